@@ -1,1 +1,6 @@
+//! Muster's hands: the forge, the queues, the environment and the one relay that performs effects.
+//!
+//! Nothing here changes state directly. What a forge or a queue answers becomes the input of the
+//! next guarded transaction in `shared`.
 
+pub mod forge;

@@ -1,0 +1,1 @@
+//! GitLab over REST v4.
