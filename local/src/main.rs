@@ -1,1 +1,47 @@
-fn main() {}
+//! `cargo run -q -p local -- COMMAND`: see [`USAGE`].
+
+mod with_mysql;
+
+use std::process::ExitCode;
+
+use anyhow::{Context, Result, bail};
+use local::{environment, migrations};
+
+const USAGE: &str = "\
+usage: cargo run -q -p local -- COMMAND
+
+  with-mysql -- PROGRAM ARGUMENTS…   run a program with DATABASE_URL set: the given one, or a fresh MySQL of our own
+  migrate                            bring the database of DATABASE_URL to the schema of this version";
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    match run().await {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn run() -> Result<ExitCode> {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    match words.as_slice() {
+        ["with-mysql", "--", program, arguments @ ..] => with_mysql::run(program, arguments).await,
+        ["migrate"] => migrate().await,
+        _ => bail!("unknown command\n{USAGE}"),
+    }
+}
+
+async fn migrate() -> Result<ExitCode> {
+    let url = environment::variable("DATABASE_URL").context(
+        "DATABASE_URL is not set: it names the database to migrate, mysql://user:password@host:port/database",
+    )?;
+    let applied = migrations::apply(&url).await?;
+    match applied.as_slice() {
+        [] => println!("the schema is up to date"),
+        names => println!("applied {}", names.join(", ")),
+    }
+    Ok(ExitCode::SUCCESS)
+}

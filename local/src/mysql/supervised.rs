@@ -1,0 +1,84 @@
+//! A server that cannot outlive us.
+
+use std::path::Path;
+use std::process::{Command as Plain, ExitStatus, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use tokio::process::{Child, ChildStdin, Command};
+use tokio::time::timeout;
+
+/// A shell stands between us and the server and reads a pipe that only we hold. When we close it, or die in any
+/// way, it reads the end, stops the server and removes its folders. In a process group of its own, Ctrl-C in the
+/// terminal does not reach it, and the server ends after those who use it. If the server ends by itself its folder
+/// stays, because its log tells us why.
+const GUARD: &str = r#"
+socket_folder=$1 run_folder=$2; shift 2
+exec 3<&0
+"$@" 3<&- </dev/null & server=$!
+{
+    read -r _ <&3
+    kill -TERM "$server"
+    left=100
+    while [ $left -gt 0 ] && kill -0 "$server"; do sleep 0.1; left=$((left - 1)); done
+    kill -KILL "$server"
+} 2>/dev/null & guard=$!
+wait "$server"; status=$?
+kill "$guard" 2>/dev/null && ended_alone=yes
+if [ "$ended_alone" ]; then rm -rf "$socket_folder"; else rm -rf "$socket_folder" "$run_folder"; fi
+exit "$status"
+"#;
+
+/// Longer than the guard's patience, so that it is the guard that gives up first.
+const STOP_LIMIT: Duration = Duration::from_secs(20);
+
+#[derive(Debug)]
+pub struct Supervised {
+    shell: Child,
+    hold: Option<ChildStdin>,
+}
+
+impl Supervised {
+    /// Starts `command`, which keeps a socket in the first folder and everything else in the second.
+    pub fn start(command: &Plain, folders: [&Path; 2]) -> Result<Self> {
+        let mut shell = Command::new("sh");
+        shell
+            .args(["-c", GUARD, "muster-guard"])
+            .args(folders)
+            .arg(command.get_program())
+            .args(command.get_args())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .process_group(0);
+        for (name, value) in command.get_envs() {
+            match value {
+                Some(value) => shell.env(name, value),
+                None => shell.env_remove(name),
+            };
+        }
+        let mut shell = shell
+            .spawn()
+            .context("`sh`, which guards the server, cannot be started")?;
+        let hold = shell.stdin.take();
+        Ok(Self { shell, hold })
+    }
+
+    /// The server's end, if it has ended already.
+    pub fn exited(&mut self) -> Result<Option<ExitStatus>> {
+        self.shell
+            .try_wait()
+            .context("the server cannot be waited for")
+    }
+
+    pub async fn stop(mut self) -> Result<()> {
+        drop(self.hold.take());
+        match timeout(STOP_LIMIT, self.shell.wait()).await {
+            Ok(ended) => {
+                ended.context("the server cannot be waited for")?;
+                Ok(())
+            }
+            Err(_) => bail!("the server did not end within {STOP_LIMIT:?}"),
+        }
+    }
+}
