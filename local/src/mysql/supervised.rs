@@ -18,14 +18,16 @@ exec 3<&0
 "$@" 3<&- </dev/null & server=$!
 {
     read -r _ <&3
+    : >"$socket_folder/stopping"
     kill -TERM "$server"
     left=100
     while [ $left -gt 0 ] && kill -0 "$server"; do sleep 0.1; left=$((left - 1)); done
     kill -KILL "$server"
 } 2>/dev/null & guard=$!
 wait "$server"; status=$?
-kill "$guard" 2>/dev/null && ended_alone=yes
-if [ "$ended_alone" ]; then rm -rf "$socket_folder"; else rm -rf "$socket_folder" "$run_folder"; fi
+kill "$guard" 2>/dev/null
+[ ! -e "$socket_folder/stopping" ] || rm -rf "$run_folder"
+rm -rf "$socket_folder"
 exit "$status"
 "#;
 
