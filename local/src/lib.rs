@@ -7,3 +7,4 @@ pub mod gitlab;
 pub mod migrations;
 pub mod mysql;
 pub mod places;
+pub mod tools;

@@ -5,12 +5,13 @@ mod with_mysql;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
-use local::{environment, migrations};
+use local::{environment, migrations, tools};
 
 const USAGE: &str = "\
 usage: cargo run -q -p local -- COMMAND
 
   with-mysql -- PROGRAM ARGUMENTS…   run a program with DATABASE_URL set: the given one, or a fresh MySQL of our own
+  tools SET…                         make sure that pinned tools are in .muster/venv: stack, lint, lambda, nextest, deny
   migrate                            bring the database of DATABASE_URL to the schema of this version";
 
 #[tokio::main]
@@ -29,6 +30,10 @@ async fn run() -> Result<ExitCode> {
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     match words.as_slice() {
         ["with-mysql", "--", program, arguments @ ..] => with_mysql::run(program, arguments).await,
+        ["tools", sets @ ..] => {
+            tools::ensure(sets)?;
+            Ok(ExitCode::SUCCESS)
+        }
         ["migrate"] => migrate().await,
         _ => bail!("unknown command\n{USAGE}"),
     }

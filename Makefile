@@ -1,0 +1,34 @@
+# Everything below needs a Rust toolchain, Python 3 and, for MySQL, Debian's apt or a `mysqld` on PATH.
+# Whatever is fetched stays in .muster of this checkout.
+
+MUSTER := cargo run --quiet --package local --
+# Last, so that a tool of your own is preferred.
+export PATH := $(PATH):$(CURDIR)/.muster/venv/bin
+# More words for the test runner: make test ARGS='admission_is_idempotent'
+ARGS ?=
+
+.PHONY: help run demo watch test clean
+.DEFAULT_GOAL := help
+
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+run: ## Start everything, land sample requests in a real repository, stay up until Ctrl-C
+	@$(MUSTER) run
+
+demo: ## The same, then stop: exits 0, or says what went wrong
+	@$(MUSTER) demo
+
+watch: ## Start everything with hot reload of the functions (cargo lambda watch)
+	@$(MUSTER) watch
+
+# A documentation test costs a link of its own crate, so rustdoc runs only where one is written.
+test: ## Run all tests against a real MySQL (DATABASE_URL is used if set)
+	@$(MUSTER) tools nextest
+	@$(MUSTER) with-mysql -- cargo nextest run --workspace --no-tests=fail $(ARGS)
+	@if grep -rqsE '^\s*//[/!] ```(rust)?$$' --include='*.rs' shared adapters functions local; then cargo test --quiet --workspace --doc; fi
+
+clean: ## Remove what was built, fetched and left behind
+	@$(MUSTER) clean
+	@rm -rf .muster .aws-sam
+	@cargo clean --quiet
