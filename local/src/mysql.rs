@@ -52,17 +52,14 @@ impl Server {
 /// # Errors
 /// If no server can be found or fetched, or if it does not start: the message ends with its log.
 pub async fn start() -> Result<Server> {
-    let program = tokio::task::spawn_blocking(program::find_or_fetch)
-        .await
-        .context("looking for MySQL was interrupted")??;
+    let program =
+        tokio::task::spawn_blocking(program::find_or_fetch).await.context("looking for MySQL was interrupted")??;
     for _ in 0..PORT_TRIES {
         if let Some(server) = start_on_free_port(&program).await? {
             return Ok(server);
         }
     }
-    bail!(
-        "other programs took the port of MySQL {PORT_TRIES} times in a row: try again on a quieter machine"
-    )
+    bail!("other programs took the port of MySQL {PORT_TRIES} times in a row: try again on a quieter machine")
 }
 
 /// `None` if another program took the port first.
@@ -77,10 +74,7 @@ async fn start_on_free_port(program: &Program) -> Result<Option<Server>> {
     command
         .arg(format!("--port={port}"))
         .arg(format!("--socket={}", socket_folder.join("s").display()))
-        .arg(format!(
-            "--pid-file={}",
-            folder.path().join("pid").display()
-        ))
+        .arg(format!("--pid-file={}", folder.path().join("pid").display()))
         .arg(format!("--log-error={}", log.display()))
         .args(OPTIONS);
     let mut server = Supervised::start(&command, [&socket_folder, folder.path()])?;
@@ -94,20 +88,12 @@ async fn start_on_free_port(program: &Program) -> Result<Option<Server>> {
             bail!("MySQL ended while starting ({status}). Its log:\n{}", log());
         }
         if Instant::now() > until {
-            bail!(
-                "MySQL did not answer within {START_LIMIT:?}: {silence:#}. Its log:\n{}",
-                log()
-            );
+            bail!("MySQL did not answer within {START_LIMIT:?}: {silence:#}. Its log:\n{}", log());
         }
         sleep(Duration::from_millis(50)).await;
     }
     let url = create_database(port).await?;
-    Ok(Some(Server {
-        url,
-        version: program.version.to_string(),
-        server,
-        _folder: folder,
-    }))
+    Ok(Some(Server { url, version: program.version.to_string(), server, _folder: folder }))
 }
 
 /// Durable across a crash of the server, not of the machine: a test's data need no more. `performance_schema` stays
@@ -125,27 +111,17 @@ const OPTIONS: [&str; 9] = [
 ];
 
 async fn create_database(port: u16) -> Result<String> {
-    let mut connection = Conn::new(root(port))
-        .await
-        .context("MySQL answered once and then no more")?;
+    let mut connection = Conn::new(root(port)).await.context("MySQL answered once and then no more")?;
     connection
         .query_drop(format!("CREATE DATABASE {DATABASE} CHARACTER SET utf8mb4"))
         .await
         .context("the first database cannot be created")?;
-    connection
-        .disconnect()
-        .await
-        .context("the first connection to MySQL did not close")?;
+    connection.disconnect().await.context("the first connection to MySQL did not close")?;
     Ok(format!("mysql://root@127.0.0.1:{port}/{DATABASE}"))
 }
 
 fn root(port: u16) -> Opts {
-    OptsBuilder::default()
-        .ip_or_hostname("127.0.0.1")
-        .tcp_port(port)
-        .user(Some("root"))
-        .prefer_socket(false)
-        .into()
+    OptsBuilder::default().ip_or_hostname("127.0.0.1").tcp_port(port).user(Some("root")).prefer_socket(false).into()
 }
 
 async fn answers(port: u16) -> Result<()> {
@@ -160,16 +136,13 @@ async fn answers(port: u16) -> Result<()> {
 /// # Errors
 /// If the system gives none.
 pub async fn free_port() -> Result<u16> {
-    let listener = TcpListener::bind(("127.0.0.1", 0))
-        .await
-        .context("the system gives no free port on 127.0.0.1")?;
+    let listener = TcpListener::bind(("127.0.0.1", 0)).await.context("the system gives no free port on 127.0.0.1")?;
     Ok(listener.local_addr()?.port())
 }
 
 /// The path of a socket may have 107 bytes at most; a checkout can lie deeper than that, the system's own folder does not.
 fn socket_folder(port: u16) -> Result<PathBuf> {
     let folder = std::env::temp_dir().join(format!("muster-{}-{port}", std::process::id()));
-    std::fs::create_dir_all(&folder)
-        .with_context(|| format!("cannot create the folder {}", folder.display()))?;
+    std::fs::create_dir_all(&folder).with_context(|| format!("cannot create the folder {}", folder.display()))?;
     Ok(folder)
 }

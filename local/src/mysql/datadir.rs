@@ -22,12 +22,8 @@ pub fn fill(program: &Program, datadir: &Path) -> Result<()> {
         initialise(program, &template)?;
     }
     drop(setup);
-    copy(&template, datadir).with_context(|| {
-        format!(
-            "the fresh database cannot be copied to {}: is the disk full?",
-            datadir.display()
-        )
-    })?;
+    copy(&template, datadir)
+        .with_context(|| format!("the fresh database cannot be copied to {}: is the disk full?", datadir.display()))?;
     // Each server has an identity of its own; the next start makes it.
     let _ = fs::remove_file(datadir.join("auto.cnf"));
     Ok(())
@@ -37,8 +33,7 @@ fn initialise(program: &Program, template: &Path) -> Result<()> {
     // Renamed when complete, so that an aborted initialisation is never taken for a database.
     let unfinished = template.with_extension("unfinished");
     if unfinished.exists() {
-        fs::remove_dir_all(&unfinished)
-            .with_context(|| format!("cannot remove {}", unfinished.display()))?;
+        fs::remove_dir_all(&unfinished).with_context(|| format!("cannot remove {}", unfinished.display()))?;
     }
     // Beside the folder, because MySQL refuses to initialise one that is not empty.
     let first_statements = template.with_extension("sql");
@@ -62,8 +57,7 @@ fn initialise(program: &Program, template: &Path) -> Result<()> {
             String::from_utf8_lossy(&output.stderr)
         );
     }
-    fs::rename(&unfinished, template)
-        .with_context(|| format!("cannot name the folder {}", template.display()))
+    fs::rename(&unfinished, template).with_context(|| format!("cannot name the folder {}", template.display()))
 }
 
 fn copy(from: &Path, to: &Path) -> std::io::Result<()> {

@@ -42,23 +42,15 @@ pub fn unpack(root: &Path) -> Result<()> {
     apt.download(&names, &packages)?;
     for package in fs::read_dir(&packages)? {
         let package = package?.path();
-        let status = Command::new("dpkg")
-            .arg("-x")
-            .arg(&package)
-            .arg(&files)
-            .status()
-            .context("`dpkg` cannot be started")?;
+        let status =
+            Command::new("dpkg").arg("-x").arg(&package).arg(&files).status().context("`dpkg` cannot be started")?;
         if !status.success() {
             bail!("dpkg could not unpack {} ({status})", package.display());
         }
     }
-    fs::rename(&files, root)
-        .with_context(|| format!("cannot name the folder {}", root.display()))?;
+    fs::rename(&files, root).with_context(|| format!("cannot name the folder {}", root.display()))?;
     fs::remove_dir_all(&work).with_context(|| format!("cannot remove {}", work.display()))?;
-    eprintln!(
-        "MySQL: ready after {:.1} s",
-        started.elapsed().as_secs_f32()
-    );
+    eprintln!("MySQL: ready after {:.1} s", started.elapsed().as_secs_f32());
     Ok(())
 }
 
@@ -71,16 +63,9 @@ pub fn loader(root: &Path) -> Result<PathBuf> {
         .filter_map(|folder| fs::read_dir(folder.path()).ok())
         .flat_map(Iterator::flatten)
         .map(|file| file.path())
-        .find(|path| {
-            path.file_name()
-                .is_some_and(|name| name.to_string_lossy().starts_with("ld-linux"))
-        })
+        .find(|path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("ld-linux")))
         .with_context(|| {
-            format!(
-                "no loader below {}: remove {} to fetch MySQL anew",
-                libraries.display(),
-                root.display()
-            )
+            format!("no loader below {}: remove {} to fetch MySQL anew", libraries.display(), root.display())
         })
 }
 
@@ -98,16 +83,9 @@ fn mirror() -> Result<String> {
     }
     let codename = field("VERSION_CODENAME").unwrap_or_default();
     let output = Command::new("apt-get")
-        .args([
-            "indextargets",
-            "--format",
-            "$(RELEASE) $(COMPONENT) $(REPO_URI)",
-            "Created-By: Packages",
-        ])
+        .args(["indextargets", "--format", "$(RELEASE) $(COMPONENT) $(REPO_URI)", "Created-By: Packages"])
         .output()
-        .with_context(|| {
-            format!("this machine has no MySQL and no `apt-get` to fetch it. {OTHERWISE}")
-        })?;
+        .with_context(|| format!("this machine has no MySQL and no `apt-get` to fetch it. {OTHERWISE}"))?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     text.lines()
         .filter_map(|line| {
@@ -115,13 +93,10 @@ fn mirror() -> Result<String> {
             Some((words.next()?, words.next()?, words.next()?))
         })
         .find(|(suite, component, _)| {
-            *component == "main"
-                && (*suite == codename || ["stable", "testing", "unstable", SUITE].contains(suite))
+            *component == "main" && (*suite == codename || ["stable", "testing", "unstable", SUITE].contains(suite))
         })
         .map(|(_, _, uri)| uri.to_owned())
-        .with_context(|| {
-            format!("apt is configured with no mirror of Debian's main component. {OTHERWISE}")
-        })
+        .with_context(|| format!("apt is configured with no mirror of Debian's main component. {OTHERWISE}"))
 }
 
 struct Apt {
@@ -132,14 +107,9 @@ impl Apt {
     fn prepare(folder: &Path, mirror: &str) -> Result<Self> {
         for part in ["lists/partial", "cache/archives/partial"] {
             let part = folder.join(part);
-            fs::create_dir_all(&part)
-                .with_context(|| format!("cannot create {}", part.display()))?;
+            fs::create_dir_all(&part).with_context(|| format!("cannot create {}", part.display()))?;
         }
-        let signed = if Path::new(KEYRING).exists() {
-            format!("[signed-by={KEYRING}] ")
-        } else {
-            String::new()
-        };
+        let signed = if Path::new(KEYRING).exists() { format!("[signed-by={KEYRING}] ") } else { String::new() };
         let sources = folder.join("sources.list");
         fs::write(&sources, format!("deb {signed}{mirror} {SUITE} main\n"))?;
         let status = folder.join("status");
@@ -195,14 +165,8 @@ impl Apt {
             .filter(|name| !is_unneeded(name))
             .map(str::to_owned)
             .collect();
-        if !names
-            .iter()
-            .any(|name| name.starts_with("mysql-server-core"))
-        {
-            bail!(
-                "Debian's {SUITE} suite offers no {} at the moment. {OTHERWISE}",
-                WANTED[0]
-            );
+        if !names.iter().any(|name| name.starts_with("mysql-server-core")) {
+            bail!("Debian's {SUITE} suite offers no {} at the moment. {OTHERWISE}", WANTED[0]);
         }
         Ok(names)
     }
@@ -216,10 +180,7 @@ impl Apt {
 
 /// Needed by the client's scripts only.
 fn is_unneeded(name: &str) -> bool {
-    name.starts_with("perl")
-        || name.starts_with("libperl")
-        || name.starts_with("libgdbm")
-        || name.starts_with("gcc-")
+    name.starts_with("perl") || name.starts_with("libperl") || name.starts_with("libgdbm") || name.starts_with("gcc-")
 }
 
 /// Whether files that we create belong to root.

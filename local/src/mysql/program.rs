@@ -44,18 +44,10 @@ impl Program {
         if let Run::Unpacked { root, .. } = &self.run {
             command
                 .arg(format!("--basedir={}", root.join("usr").display()))
-                .arg(format!(
-                    "--lc-messages-dir={}",
-                    root.join("usr/share/mysql").display()
-                ))
-                .arg(format!(
-                    "--plugin-dir={}",
-                    root.join("usr/lib/mysql/plugin").display()
-                ));
+                .arg(format!("--lc-messages-dir={}", root.join("usr/share/mysql").display()))
+                .arg(format!("--plugin-dir={}", root.join("usr/lib/mysql/plugin").display()));
         }
-        command
-            .arg(format!("--datadir={}", datadir.display()))
-            .arg("--secure-file-priv=NULL");
+        command.arg(format!("--datadir={}", datadir.display())).arg("--secure-file-priv=NULL");
         if we_are_root() {
             command.arg("--user=root");
         }
@@ -63,17 +55,10 @@ impl Program {
     }
 
     fn ask(run: Run) -> Result<Self> {
-        let output = run
-            .bare()
-            .arg("--version")
-            .output()
-            .with_context(|| format!("{run} cannot be started"))?;
+        let output = run.bare().arg("--version").output().with_context(|| format!("{run} cannot be started"))?;
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         if !output.status.success() {
-            bail!(
-                "{run} --version failed: {}",
-                String::from_utf8_lossy(&output.stderr)
-            );
+            bail!("{run} --version failed: {}", String::from_utf8_lossy(&output.stderr));
         }
         match mysql_version(&text) {
             Some(version) if version >= OLDEST => Ok(Self { version, run }),
@@ -89,10 +74,7 @@ impl Run {
             Self::Installed(path) => Command::new(path),
             Self::Unpacked { root, loader } => {
                 let mut command = Command::new(loader);
-                command
-                    .arg("--library-path")
-                    .arg(loader.parent().unwrap_or(root))
-                    .arg(root.join("usr/sbin/mysqld"));
+                command.arg("--library-path").arg(loader.parent().unwrap_or(root)).arg(root.join("usr/sbin/mysqld"));
                 command
             }
         }
@@ -121,16 +103,8 @@ pub fn find_or_fetch() -> Result<Program> {
         debian::unpack(&root)?;
     }
     let loader = debian::loader(&root)?;
-    Program::ask(Run::Unpacked {
-        root: root.clone(),
-        loader,
-    })
-    .with_context(|| {
-        format!(
-            "the MySQL in {} does not run: remove that folder to fetch it anew",
-            root.display()
-        )
-    })
+    Program::ask(Run::Unpacked { root: root.clone(), loader })
+        .with_context(|| format!("the MySQL in {} does not run: remove that folder to fetch it anew", root.display()))
 }
 
 /// Every `mysqld` on PATH, and where packages put it outside an ordinary user's PATH.
@@ -149,10 +123,7 @@ fn mysql_version(text: &str) -> Option<Version> {
         return None;
     }
     let (_, rest) = text.split_once("Ver ")?;
-    let number = rest
-        .trim_start()
-        .split(|c: char| !c.is_ascii_digit() && c != '.')
-        .next()?;
+    let number = rest.trim_start().split(|c: char| !c.is_ascii_digit() && c != '.').next()?;
     let mut parts = number.split('.').map(str::parse);
     match (parts.next()?, parts.next()?, parts.next()?) {
         (Ok(major), Ok(minor), Ok(patch)) => Some(Version(major, minor, patch)),
@@ -174,8 +145,7 @@ mod tests {
         let debian = "/usr/sbin/mysqld  Ver 9.7.4-2 for Linux on x86_64 ((Debian))";
         let ubuntu = "/usr/sbin/mysqld  Ver 8.0.41-0ubuntu0.22.04.1 for Linux on x86_64 ((Ubuntu))";
         let old = "mysqld  Ver 5.7.44 for Linux on x86_64 (MySQL Community Server (GPL))";
-        let maria =
-            "mysqld  Ver 10.11.11-MariaDB-0+deb12u1 for debian-linux-gnu on x86_64 (Debian 12)";
+        let maria = "mysqld  Ver 10.11.11-MariaDB-0+deb12u1 for debian-linux-gnu on x86_64 (Debian 12)";
         assert_eq!(mysql_version(debian), Some(Version(9, 7, 4)));
         assert_eq!(mysql_version(ubuntu), Some(Version(8, 0, 41)));
         assert_eq!(mysql_version(maria), None);

@@ -59,18 +59,14 @@ impl Supervised {
                 None => shell.env_remove(name),
             };
         }
-        let mut shell = shell
-            .spawn()
-            .context("`sh`, which guards the server, cannot be started")?;
+        let mut shell = shell.spawn().context("`sh`, which guards the server, cannot be started")?;
         let hold = shell.stdin.take();
         Ok(Self { shell, hold })
     }
 
     /// The server's end, if it has ended already.
     pub fn exited(&mut self) -> Result<Option<ExitStatus>> {
-        self.shell
-            .try_wait()
-            .context("the server cannot be waited for")
+        self.shell.try_wait().context("the server cannot be waited for")
     }
 
     pub async fn stop(mut self) -> Result<()> {
