@@ -1,7 +1,8 @@
 # Everything below needs a Rust toolchain, Python 3 and, for MySQL, Debian's apt or a `mysqld` on PATH.
 # Whatever is fetched stays in .muster of this checkout.
 
-MUSTER := cargo run --quiet --package local --
+# The binary by name, not its package: features are then those of the whole workspace, and nothing is compiled twice.
+MUSTER := cargo run --quiet --bin local --
 # Last, so that a tool of your own is preferred.
 export PATH := $(PATH):$(CURDIR)/.muster/venv/bin
 # More words for the test runner: make test ARGS='admission_is_idempotent'

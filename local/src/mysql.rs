@@ -3,7 +3,6 @@
 mod datadir;
 mod debian;
 mod program;
-mod supervised;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -11,12 +10,11 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use mysql_async::prelude::Queryable;
 use mysql_async::{Conn, Opts, OptsBuilder};
-use tokio::net::TcpListener;
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::places::RunFolder;
+use crate::places::{RunFolder, free_port};
+use crate::supervised::{LOG, Supervised};
 use program::Program;
-use supervised::Supervised;
 
 /// From start to first answer; a cold disk on a loaded machine needs some of it.
 const START_LIMIT: Duration = Duration::from_secs(60);
@@ -68,27 +66,25 @@ async fn start_on_free_port(program: &Program) -> Result<Option<Server>> {
     let datadir = folder.path().join("data");
     datadir::fill(program, &datadir)?;
     let port = free_port().await?;
-    let log = folder.path().join("mysqld.log");
     let socket_folder = socket_folder(port)?;
     let mut command = program.command(&datadir);
     command
         .arg(format!("--port={port}"))
         .arg(format!("--socket={}", socket_folder.join("s").display()))
         .arg(format!("--pid-file={}", folder.path().join("pid").display()))
-        .arg(format!("--log-error={}", log.display()))
+        .arg(format!("--log-error={}", folder.path().join(LOG).display()))
         .args(OPTIONS);
-    let mut server = Supervised::start(&command, [&socket_folder, folder.path()])?;
+    let mut server = Supervised::start(&command, folder.path(), &socket_folder)?;
     let until = Instant::now() + START_LIMIT;
     while let Err(silence) = answers(port).await {
-        let log = || std::fs::read_to_string(&log).unwrap_or_default();
         if let Some(status) = server.exited()? {
-            if log().contains("Bind on TCP/IP port") {
+            if server.log().contains("Bind on TCP/IP port") {
                 return Ok(None);
             }
-            bail!("MySQL ended while starting ({status}). Its log:\n{}", log());
+            bail!("MySQL ended while starting ({status}). Its log:\n{}", server.log());
         }
         if Instant::now() > until {
-            bail!("MySQL did not answer within {START_LIMIT:?}: {silence:#}. Its log:\n{}", log());
+            bail!("MySQL did not answer within {START_LIMIT:?}: {silence:#}. Its log:\n{}", server.log());
         }
         sleep(Duration::from_millis(50)).await;
     }
@@ -129,15 +125,6 @@ async fn answers(port: u16) -> Result<()> {
         .await
         .context("a connection takes longer than 2 s")??;
     Ok(connection.disconnect().await?)
-}
-
-/// A port of 127.0.0.1 that nobody listens on now.
-///
-/// # Errors
-/// If the system gives none.
-pub async fn free_port() -> Result<u16> {
-    let listener = TcpListener::bind(("127.0.0.1", 0)).await.context("the system gives no free port on 127.0.0.1")?;
-    Ok(listener.local_addr()?.port())
 }
 
 /// The path of a socket may have 107 bytes at most; a checkout can lie deeper than that, the system's own folder does not.

@@ -4,6 +4,7 @@ use std::fs::{self, File, TryLockError};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
+use tokio::net::TcpListener;
 
 /// The checkout.
 #[must_use]
@@ -35,6 +36,15 @@ pub fn lock_setup() -> Result<SetupLock> {
     let file = File::create(&path).with_context(|| format!("cannot open the lock {}", path.display()))?;
     file.lock().with_context(|| format!("cannot lock {}", path.display()))?;
     Ok(SetupLock(file))
+}
+
+/// A port of 127.0.0.1 that nobody listens on now. Another program may still be faster: its taker must cope with that.
+///
+/// # Errors
+/// If the system gives none.
+pub async fn free_port() -> Result<u16> {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).await.context("the system gives no free port on 127.0.0.1")?;
+    Ok(listener.local_addr()?.port())
 }
 
 /// A folder for one run, `.muster/run/<pid>-<n>`, removed with its contents when dropped.

@@ -1,6 +1,7 @@
 //! A server that cannot outlive us.
 
-use std::path::Path;
+use std::fs::File;
+use std::path::{Path, PathBuf};
 use std::process::{Command as Plain, ExitStatus, Stdio};
 use std::time::Duration;
 
@@ -13,12 +14,12 @@ use tokio::time::timeout;
 /// terminal does not reach it, and the server ends after those who use it. If the server ends by itself its folder
 /// stays, because its log tells us why.
 const GUARD: &str = r#"
-socket_folder=$1 run_folder=$2; shift 2
+folder=$1 scratch=$2; shift 2
 exec 3<&0
 "$@" 3<&- </dev/null & server=$!
 {
     read -r _ <&3
-    : >"$socket_folder/stopping"
+    : >"$folder/stopping"
     kill -TERM "$server"
     left=100
     while [ $left -gt 0 ] && kill -0 "$server"; do sleep 0.1; left=$((left - 1)); done
@@ -26,11 +27,13 @@ exec 3<&0
 } 2>/dev/null & guard=$!
 wait "$server"; status=$?
 kill "$guard" 2>/dev/null
-[ ! -e "$socket_folder/stopping" ] || rm -rf "$run_folder"
-rm -rf "$socket_folder"
+rm -rf "$scratch"
+[ ! -e "$folder/stopping" ] || rm -rf "$folder"
 exit "$status"
 "#;
 
+/// The file in a server's folder that holds what it prints.
+pub const LOG: &str = "server.log";
 /// Longer than the guard's patience, so that it is the guard that gives up first.
 const STOP_LIMIT: Duration = Duration::from_secs(20);
 
@@ -38,30 +41,37 @@ const STOP_LIMIT: Duration = Duration::from_secs(20);
 pub struct Supervised {
     shell: Child,
     hold: Option<ChildStdin>,
+    log: PathBuf,
 }
 
 impl Supervised {
-    /// Starts `command`, which keeps a socket in the first folder and everything else in the second.
-    pub fn start(command: &Plain, folders: [&Path; 2]) -> Result<Self> {
+    /// Starts `command`, which keeps its files in `folder` and what must lie elsewhere in `scratch`. What it prints
+    /// goes to `server.log` in the folder.
+    pub fn start(command: &Plain, folder: &Path, scratch: &Path) -> Result<Self> {
+        let path = folder.join(LOG);
+        let log = File::options()
+            .create(true)
+            .append(true)
+            .open(&path)
+            .with_context(|| format!("cannot write {}", path.display()))?;
         let mut shell = Command::new("sh");
         shell
             .args(["-c", GUARD, "muster-guard"])
-            .args(folders)
+            .args([folder, scratch])
             .arg(command.get_program())
             .args(command.get_args())
             .stdin(Stdio::piped())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
+            .stdout(log.try_clone().context("the log of the server cannot be shared")?)
+            .stderr(log)
             .process_group(0);
-        for (name, value) in command.get_envs() {
-            match value {
-                Some(value) => shell.env(name, value),
-                None => shell.env_remove(name),
-            };
-        }
         let mut shell = shell.spawn().context("`sh`, which guards the server, cannot be started")?;
         let hold = shell.stdin.take();
-        Ok(Self { shell, hold })
+        Ok(Self { shell, hold, log: path })
+    }
+
+    /// What the server has printed so far.
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(&self.log).unwrap_or_default()
     }
 
     /// The server's end, if it has ended already.

@@ -1,0 +1,159 @@
+"""Deploys the project's own template.yaml to the local cloud, and asks that for what only an AWS client can.
+
+usage: stack.py COMMAND, one JSON document on standard input, one on standard output; see the functions below.
+AWS_ENDPOINT_URL, AWS_DEFAULT_REGION and credentials come from the environment, as for any AWS client.
+"""
+
+import datetime
+import json
+import pathlib
+import sys
+import time
+import zipfile
+
+import boto3
+from samtranslator.translator.transform import transform as sam_transform
+from samtranslator.yaml_helper import yaml_parse
+
+CODE_BUCKET = "muster-code"
+DEPLOY_LIMIT_S = 60
+
+
+def transform(wanted):
+    """{"template": PATH} -> {"template": the CloudFormation template that AWS would make of it}."""
+    return {"template": transformed(wanted["template"])}
+
+
+def deploy(wanted):
+    """{"stack", "template": PATH, "functions": FOLDER of NAME/bootstrap, "parameters": {…}} -> {"outputs": {…}}."""
+    names = upload_code(pathlib.Path(wanted["functions"]))
+    template = transformed(wanted["template"])
+    cloudformation = boto3.client("cloudformation")
+    cloudformation.create_stack(
+        StackName=wanted["stack"],
+        TemplateBody=json.dumps(template),
+        Parameters=[{"ParameterKey": key, "ParameterValue": value} for key, value in wanted["parameters"].items()],
+        Capabilities=["CAPABILITY_IAM", "CAPABILITY_NAMED_IAM"],
+    )
+    stack = settled_stack(cloudformation, wanted["stack"])
+    if stack["StackStatus"] != "CREATE_COMPLETE":
+        sys.exit(f"the stack ended {stack['StackStatus']}:\n{failures(cloudformation, wanted['stack'])}")
+    outputs = {output["OutputKey"]: output["OutputValue"] for output in stack["Outputs"]}
+    return {"outputs": outputs, "functions": names}
+
+
+def forward(wanted):
+    """{"functions": {NAME: URL}}: calls of these functions go to the URL instead of the deployed code."""
+    client = boto3.client("lambda")
+    for name, url in wanted["functions"].items():
+        variables = client.get_function_configuration(FunctionName=name).get("Environment", {}).get("Variables", {})
+        variables["MINISTACK_LAMBDA_PROXY_URL"] = url
+        client.update_function_configuration(FunctionName=name, Environment={"Variables": variables})
+    return {}
+
+
+def variables(wanted):
+    """{"functions": [NAME…]} -> {NAME: {VARIABLE: VALUE}}: what the template gives each function."""
+    client = boto3.client("lambda")
+    return {
+        name: client.get_function_configuration(FunctionName=name).get("Environment", {}).get("Variables", {})
+        for name in wanted["functions"]
+    }
+
+
+def once(wanted):
+    """{"name", "seconds", "function_arn", "role_arn", "input"}: one call of a function, so many seconds from now."""
+    at = datetime.datetime.now(datetime.timezone.utc) + datetime.timedelta(seconds=wanted["seconds"])
+    boto3.client("scheduler").create_schedule(
+        Name=wanted["name"],
+        ScheduleExpression=f"at({at:%Y-%m-%dT%H:%M:%S})",
+        FlexibleTimeWindow={"Mode": "OFF"},
+        ActionAfterCompletion="DELETE",
+        Target={"Arn": wanted["function_arn"], "RoleArn": wanted["role_arn"], "Input": wanted["input"]},
+    )
+    return {}
+
+
+def logs(wanted):
+    """{"functions": [NAME…], "since_ms"} -> {"lines": [{"function", "at_ms", "text"}…]} in order of time."""
+    client = boto3.client("logs")
+    lines = []
+    for name in wanted["functions"]:
+        try:
+            pages = client.get_paginator("filter_log_events").paginate(
+                logGroupName=f"/aws/lambda/{name}", startTime=wanted["since_ms"]
+            )
+            events = [event for page in pages for event in page["events"]]
+        except client.exceptions.ResourceNotFoundException:
+            continue  # Never called.
+        lines += [{"function": name, "at_ms": event["timestamp"], "text": event["message"]} for event in events]
+    return {"lines": sorted(lines, key=lambda line: line["at_ms"])}
+
+
+def transformed(path):
+    template = yaml_parse(pathlib.Path(path).read_text())
+    # The transform wants code where it will be at deployment, not where it is now.
+    template["Globals"]["Function"].pop("CodeUri", None)
+    for resource in template["Resources"].values():
+        if resource["Type"] == "AWS::Serverless::Function":
+            binary = resource["Metadata"]["BuildProperties"]["Binary"]
+            resource["Properties"]["CodeUri"] = f"s3://{CODE_BUCKET}/{binary}.zip"
+    return sam_transform(template, {}, NoManagedPolicies())
+
+
+class NoManagedPolicies:
+    """The template names none, so none has to be looked up."""
+
+    def load(self):
+        return {}
+
+
+def upload_code(functions):
+    s3 = boto3.client("s3")
+    s3.create_bucket(
+        Bucket=CODE_BUCKET, CreateBucketConfiguration={"LocationConstraint": s3.meta.region_name}
+    )
+    names = []
+    for bootstrap in sorted(functions.glob("*/bootstrap")):
+        archive = zipped(bootstrap)
+        s3.upload_file(str(archive), CODE_BUCKET, f"{bootstrap.parent.name}.zip")
+        names.append(bootstrap.parent.name)
+    return names
+
+
+def zipped(bootstrap):
+    archive = bootstrap.with_name("code.zip")
+    if not archive.exists() or archive.stat().st_mtime < bootstrap.stat().st_mtime:
+        unfinished = archive.with_suffix(".unfinished")
+        with zipfile.ZipFile(unfinished, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as zip_file:
+            zip_file.write(bootstrap, "bootstrap")
+        unfinished.rename(archive)
+    return archive
+
+
+def settled_stack(cloudformation, name):
+    until = time.monotonic() + DEPLOY_LIMIT_S
+    while True:
+        stack = cloudformation.describe_stacks(StackName=name)["Stacks"][0]
+        if not stack["StackStatus"].endswith("IN_PROGRESS"):
+            return stack
+        if time.monotonic() > until:
+            sys.exit(f"the stack is {stack['StackStatus']} after {DEPLOY_LIMIT_S} s")
+        time.sleep(0.1)
+
+
+def failures(cloudformation, name):
+    events = cloudformation.describe_stack_events(StackName=name)["StackEvents"]
+    return "\n".join(
+        f"  {event['LogicalResourceId']}: {event.get('ResourceStatusReason', 'no reason given')}"
+        for event in reversed(events)
+        if event["ResourceStatus"].endswith("FAILED")
+    )
+
+
+COMMANDS = {command.__name__: command for command in (transform, deploy, forward, variables, once, logs)}
+
+if __name__ == "__main__":
+    if len(sys.argv) != 2 or sys.argv[1] not in COMMANDS:
+        sys.exit(f"usage: stack.py {'|'.join(COMMANDS)} with JSON on standard input")
+    json.dump(COMMANDS[sys.argv[1]](json.load(sys.stdin)), sys.stdout)
