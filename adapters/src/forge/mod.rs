@@ -155,12 +155,18 @@ pub enum ArmAnswer {
     /// Auto-merge is set for our head.
     Armed,
     /// Not yet possible: ask again later.
-    NotYet { reason: String },
+    NotYet {
+        reason: String,
+    },
     /// Will not become possible by waiting: conflict, needs rebase, or a person's decision.
-    Never { reason: String },
+    Never {
+        reason: String,
+    },
     Closed,
     /// The head of the branch is not the commit we made.
-    ForeignHead { head_sha: String },
+    ForeignHead {
+        head_sha: String,
+    },
 }
 
 /// What a batch would leave behind on the target branch.
@@ -178,10 +184,15 @@ pub struct Carried {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Containment {
     /// On the target branch, by this commit, which carries our trailer and our content.
-    Yes { commit: String },
+    Yes {
+        commit: String,
+    },
     No,
     /// A commit that carries our trailer is on the target branch with other content: the paths that differ.
-    OtherContent { commit: String, paths: Vec<String> },
+    OtherContent {
+        commit: String,
+        paths: Vec<String>,
+    },
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -242,7 +253,11 @@ pub trait Forge: Send + Sync {
     ) -> impl Future<Output = Answer<BTreeMap<String, ExistingFile>>> + Send;
 
     /// Makes the branch with its one commit, or adopts the one an earlier attempt made.
-    fn ensure_commit(&self, project: &ProjectRef, plan: &CommitPlan) -> impl Future<Output = Answer<CommitAnswer>> + Send;
+    fn ensure_commit(
+        &self,
+        project: &ProjectRef,
+        plan: &CommitPlan,
+    ) -> impl Future<Output = Answer<CommitAnswer>> + Send;
 
     /// Opens the branch's one merge request, or adopts the one there is, whatever its state.
     fn ensure_merge_request(
@@ -275,7 +290,11 @@ pub trait Forge: Send + Sync {
     ) -> impl Future<Output = Answer<Option<MrFacts>>> + Send;
 
     /// Asks Git, not the merge request: is the batch's work reachable from the target branch?
-    fn target_contains(&self, project: &ProjectRef, carried: &Carried) -> impl Future<Output = Answer<Containment>> + Send;
+    fn target_contains(
+        &self,
+        project: &ProjectRef,
+        carried: &Carried,
+    ) -> impl Future<Output = Answer<Containment>> + Send;
 
     /// Did the target branch's own last finished pipeline at or before `commit` fail?
     fn target_red(&self, project: &ProjectRef, commit: &str) -> impl Future<Output = Answer<bool>> + Send;
