@@ -1,0 +1,239 @@
+//! `/_standin/…`: what a person, a test or the demo does to the forge behind the API's back. Loopback only, no token.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use axum::{
+    Json, Router,
+    body::Bytes,
+    extract::{Path, State},
+    http::StatusCode,
+    response::{IntoResponse, Response},
+    routing::{get, post, put},
+};
+use serde::{Deserialize, de::DeserializeOwned};
+use serde_json::{Value, json};
+
+use super::{
+    app::App,
+    errors::{ApiError, ApiResult, created, ok},
+    faults::Fault,
+    merge_request::{MergeParams, MrState, Person},
+    pipeline::{PipelinePlan, Status},
+    repo::NewCommit,
+    routes_merge_requests,
+    tree::{Entry, Files},
+    webhook::Webhook,
+};
+
+pub(crate) fn routes() -> Router<Arc<App>> {
+    Router::new()
+        .route("/_standin/merge_requests", get(merge_requests))
+        .route("/_standin/merge_requests/{iid}/{verb}", post(act))
+        .route("/_standin/pipelines/{id}", put(end_pipeline))
+        .route("/_standin/pipeline", get(plan).put(set_plan))
+        .route("/_standin/webhook", get(webhook).put(set_webhook))
+        .route("/_standin/deliveries", get(deliveries))
+        .route("/_standin/push", post(push))
+        .route("/_standin/faults", get(faults).post(add_fault).delete(clear_faults))
+        .route("/_standin/knobs", get(knobs).patch(set_knobs))
+        .route("/_standin/calls", get(calls).delete(clear_calls))
+}
+
+fn parse<T: DeserializeOwned>(body: &[u8]) -> ApiResult<T> {
+    serde_json::from_slice(body)
+        .map_err(|error| ApiError::bad(format!("the body is not what this call takes: {error}")))
+}
+
+async fn merge_requests(State(app): State<Arc<App>>) -> Json<Value> {
+    let world = app.world();
+    let views: Vec<_> = world.merge_requests.values().map(|found| world.view(found)).collect();
+    Json(json!(views))
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct Act {
+    /// User name of the person who acts.
+    by: Option<String>,
+}
+
+/// `POST merge_requests/:iid/{close|reopen|merge|lock|unlock|retitle}` as a person
+async fn act(State(app): State<Arc<App>>, Path((iid, verb)): Path<(u64, String)>, body: Bytes) -> ApiResult {
+    let act: Act = if body.is_empty() { Act::default() } else { parse(&body)? };
+    let by = Person::named(act.by.as_deref().unwrap_or("alice"));
+    let known = app.world().merge_requests.contains_key(&iid);
+    if !known {
+        return Err(ApiError::not_found(""));
+    }
+    match verb.as_str() {
+        "close" => routes_merge_requests::close(&app, iid, &by).await?,
+        "reopen" => routes_merge_requests::reopen(&app, iid, &by).await?,
+        "merge" => {
+            // A person with the right to do so merges whatever the pipeline says.
+            if !app.merge(iid, MergeParams::default(), by).await? {
+                return Err(ApiError::message(StatusCode::UNPROCESSABLE_ENTITY, "Branch cannot be merged"));
+            }
+        }
+        "lock" | "unlock" => {
+            let (from, to) =
+                if verb == "lock" { (MrState::Opened, MrState::Locked) } else { (MrState::Locked, MrState::Opened) };
+            let mut world = app.world();
+            if let Some(found) = world.merge_requests.get_mut(&iid).filter(|found| found.state == from) {
+                found.state = to;
+            }
+        }
+        _ => return Err(ApiError::bad(format!("'{verb}' is not one of close, reopen, merge, lock, unlock"))),
+    }
+    app.wake.notify_one();
+    let world = app.world();
+    Ok(ok(json!(world.merge_requests.get(&iid).map(|found| world.view(found)))))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct End {
+    status: Status,
+}
+
+/// `PUT pipelines/:id {"status":"success"}`: ends (or restarts) a pipeline now.
+async fn end_pipeline(State(app): State<Arc<App>>, Path(id): Path<u64>, body: Bytes) -> ApiResult {
+    let End { status } = parse(&body)?;
+    let mut world = app.world();
+    if !world.pipelines.contains_key(&id) {
+        return Err(ApiError::not_found(""));
+    }
+    app.enter(&mut world, id, status);
+    Ok(ok(json!({ "id": id, "status": status.name() })))
+}
+
+async fn plan(State(app): State<Arc<App>>) -> Json<Value> {
+    Json(json!(app.world().plan))
+}
+
+async fn set_plan(State(app): State<Arc<App>>, body: Bytes) -> ApiResult {
+    let plan: PipelinePlan = parse(&body)?;
+    app.world().plan = plan.clone();
+    Ok(ok(json!(plan)))
+}
+
+async fn webhook(State(app): State<Arc<App>>) -> Json<Value> {
+    Json(json!(app.world().webhook))
+}
+
+/// `PUT webhook {"url","secret"}`, or `null` for none
+async fn set_webhook(State(app): State<Arc<App>>, body: Bytes) -> ApiResult {
+    let hook: Option<Webhook> = parse(&body)?;
+    app.world().webhook.clone_from(&hook);
+    Ok(ok(json!(hook)))
+}
+
+async fn deliveries(State(app): State<Arc<App>>) -> Json<Value> {
+    Json(json!(app.world().deliveries))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Push {
+    branch: String,
+    /// Content by path; `null` deletes.
+    files: BTreeMap<String, Option<String>>,
+    #[serde(default)]
+    message: Option<String>,
+    #[serde(default)]
+    by: Option<String>,
+}
+
+/// `POST push`: a person pushes one commit to a branch, which is made from the target branch if it does not exist.
+async fn push(State(app): State<Arc<App>>, body: Bytes) -> ApiResult {
+    let push: Push = parse(&body)?;
+    let changes = push.files.into_iter().map(|(path, content)| (path, content.map(String::into_bytes))).collect();
+    let message = push.message.as_deref().unwrap_or("A change by hand");
+    let by = Person::named(push.by.as_deref().unwrap_or("alice"));
+    let id = app.push(&push.branch, changes, message, &by).await?;
+    Ok(created(json!({ "id": id })))
+}
+
+impl App {
+    /// A commit by a person, straight onto a branch.
+    pub async fn push(
+        &self,
+        branch: &str,
+        changes: BTreeMap<String, Option<Vec<u8>>>,
+        message: &str,
+        by: &Person,
+    ) -> anyhow::Result<String> {
+        let _gate = self.gate.lock().await;
+        let head = self.repo.branch(branch).await?;
+        let parent = match &head {
+            Some(head) => head.clone(),
+            None => self.repo.text(&["rev-parse", &format!("refs/heads/{}", self.project.target_branch)]).await?,
+        };
+        let (deleted, written): (Vec<_>, Vec<_>) = changes.into_iter().partition(|(_, content)| content.is_none());
+        let deleted: Vec<Vec<u8>> = deleted.into_iter().map(|(path, _)| path.into_bytes()).collect();
+        let (paths, contents): (Vec<String>, Vec<Vec<u8>>) =
+            written.into_iter().map(|(path, content)| (path, content.unwrap_or_default())).unzip();
+        let ids = self.repo.write_blobs(&contents).await?;
+        let files: Files = paths.into_iter().map(String::into_bytes).zip(ids.into_iter().map(Entry::file)).collect();
+        let tree = self.repo.write_tree(Some(&parent), &deleted, &files).await?;
+        let author = by.signature();
+        let parents = [parent.as_str()];
+        let commit = NewCommit { tree: &tree, parents: &parents, message, author: &author, committer: &author };
+        let id = self.repo.commit_tree(&commit).await?;
+        if !self.repo.move_ref(&format!("refs/heads/{branch}"), &id, head.as_deref()).await? {
+            anyhow::bail!("the branch {branch} moved while a person pushed to it");
+        }
+        let open: Vec<u64> = self.world().merge_requests.keys().copied().collect();
+        for iid in open {
+            self.refresh(iid, false).await?;
+        }
+        self.wake.notify_one();
+        Ok(id)
+    }
+}
+
+async fn faults(State(app): State<Arc<App>>) -> Json<Value> {
+    Json(json!(app.world().faults))
+}
+
+async fn add_fault(State(app): State<Arc<App>>, body: Bytes) -> ApiResult {
+    let fault: Fault = parse(&body)?;
+    app.world().faults.push(fault.clone());
+    Ok(created(json!(fault)))
+}
+
+async fn clear_faults(State(app): State<Arc<App>>) -> Response {
+    app.world().faults.clear();
+    StatusCode::NO_CONTENT.into_response()
+}
+
+async fn knobs(State(app): State<Arc<App>>) -> Json<Value> {
+    Json(json!(app.world().knobs))
+}
+
+/// `PATCH knobs`: changes the knobs that are given, leaves the others.
+async fn set_knobs(State(app): State<Arc<App>>, body: Bytes) -> ApiResult {
+    let changes: serde_json::Map<String, Value> = parse(&body)?;
+    let mut world = app.world();
+    let mut all = json!(world.knobs);
+    if let Value::Object(all) = &mut all {
+        all.extend(changes);
+    }
+    world.knobs = serde_json::from_value(all).map_err(|error| ApiError::bad(format!("no such setting: {error}")))?;
+    app.wake.notify_one();
+    Ok(ok(json!(world.knobs)))
+}
+
+async fn calls(State(app): State<Arc<App>>) -> Json<Value> {
+    let world = app.world();
+    let list: Vec<Value> = world
+        .calls
+        .iter()
+        .map(|(method, path, status)| json!({ "method": method, "path": path, "status": status }))
+        .collect();
+    Json(json!({ "count": list.len(), "calls": list }))
+}
+
+async fn clear_calls(State(app): State<Arc<App>>) -> Response {
+    app.world().calls.clear();
+    StatusCode::NO_CONTENT.into_response()
+}

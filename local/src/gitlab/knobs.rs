@@ -1,0 +1,71 @@
+//! The lies of a busy forge, and the settings of its project, each a knob.
+
+use serde::{Deserialize, Serialize};
+
+/// How the forge behaves as a whole. Counters say how many times it still happens.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Knobs {
+    /// Time a mergeability check stays at one step if nobody reads.
+    pub check_step_ms: u64,
+    /// Time until the pipeline of a new head appears.
+    pub pipeline_appears_ms: u64,
+    /// Time a merge holds the merge request locked.
+    pub merge_takes_ms: u64,
+    /// The merge request stays locked and is merged in fact, but is never marked so.
+    pub merges_stuck_locked: u32,
+    /// Time until a new branch can be seen by `POST merge_requests`.
+    pub branch_lag_ms: u64,
+    /// Merges that answer 405 although the merge request is mergeable.
+    pub merge_405: u32,
+    /// Merges that answer 200 and neither merge nor arm.
+    pub merge_unarmed: u32,
+    /// Closes that lose against a merge: the answer and the merge request say closed, the change is on the target.
+    pub closed_yet_merged: u32,
+    /// Time after such a close until the merge lands.
+    pub closed_yet_merged_after_ms: u64,
+    /// Webhooks that are not sent at all.
+    pub webhooks_dropped: u32,
+    /// Webhooks that are sent twice (same Idempotency-Key).
+    pub webhooks_doubled: u32,
+    /// Project setting "Pipelines must succeed".
+    pub pipelines_must_succeed: bool,
+    /// Namespace setting: a merge must carry `sha`.
+    pub sha_required: bool,
+    /// Whether the target branch is a protected one.
+    pub target_protected: bool,
+    /// Whether the token's user may push to (and so merge into) the target branch.
+    pub may_merge: bool,
+    /// Branches whose writes are refused with "You are not allowed to push into this branch": a text in their name.
+    pub push_refused: Option<String>,
+}
+
+impl Default for Knobs {
+    fn default() -> Self {
+        Self {
+            check_step_ms: 30,
+            pipeline_appears_ms: 30,
+            merge_takes_ms: 0,
+            merges_stuck_locked: 0,
+            branch_lag_ms: 0,
+            merge_405: 0,
+            merge_unarmed: 0,
+            closed_yet_merged: 0,
+            closed_yet_merged_after_ms: 0,
+            webhooks_dropped: 0,
+            webhooks_doubled: 0,
+            pipelines_must_succeed: true,
+            sha_required: false,
+            target_protected: true,
+            may_merge: true,
+            push_refused: None,
+        }
+    }
+}
+
+/// Takes one from a counter; `true` if there was one to take.
+pub(crate) fn take(counter: &mut u32) -> bool {
+    let any = *counter > 0;
+    *counter = counter.saturating_sub(1);
+    any
+}

@@ -1,0 +1,195 @@
+//! Bringing a merge request up to date with its branches: pushes, deletions, merges made elsewhere, the next check.
+
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use time::OffsetDateTime;
+
+use super::{
+    app::App,
+    merge_request::{Check, MergeRequest, MrState, Person},
+    pipeline::{Pipeline, PipelinePlan, Status},
+    webhook::Action,
+};
+
+impl App {
+    /// Looks at the branches of an open merge request and takes its check one step on, if `by_read` or if the step's
+    /// time is up. The caller holds the gate.
+    pub async fn refresh(&self, iid: u64, by_read: bool) -> Result<()> {
+        let Some(seen) = self.open_merge_request(iid) else { return Ok(()) };
+        let source = self.repo.branch(&seen.source_branch).await?;
+        let target = self.repo.branch(&seen.target_branch).await?.unwrap_or_else(|| seen.target_head.clone());
+        let moved = source.as_ref().filter(|head| **head != seen.head);
+        if let Some(head) = moved {
+            self.pushed(&seen, head).await?;
+        }
+        let head = source.clone().unwrap_or_else(|| seen.head.clone());
+        if target != seen.target_head && self.landed(&seen, &head, &target).await? {
+            return Ok(());
+        }
+        {
+            let mut world = self.world();
+            let Some(found) = world.merge_requests.get_mut(&iid) else { return Ok(()) };
+            found.source_missing = source.is_none();
+            found.target_head.clone_from(&target);
+            if matches!(&found.check, Check::Done { target: against, .. } if *against != target) {
+                found.recheck();
+            }
+        }
+        self.step_check(iid, &head, &target, by_read).await?;
+        self.start_pipeline_if_due(iid).await
+    }
+
+    fn open_merge_request(&self, iid: u64) -> Option<MergeRequest> {
+        self.world().merge_requests.get(&iid).filter(|found| found.state == MrState::Opened).cloned()
+    }
+
+    /// A push to the source branch: new head, new pipeline, auto-merge cancelled.
+    async fn pushed(&self, seen: &MergeRequest, head: &str) -> Result<()> {
+        self.repo.force_ref(&format!("refs/merge-requests/{}/head", seen.iid), head).await?;
+        let mut world = self.world();
+        let appears = Duration::from_millis(world.knobs.pipeline_appears_ms);
+        if let Some(found) = world.merge_requests.get_mut(&seen.iid) {
+            head.clone_into(&mut found.head);
+            found.auto_merge = None;
+            found.updated_at = OffsetDateTime::now_utc();
+            found.recheck();
+            if found.check != Check::Preparing {
+                found.pipeline_due = Some(Instant::now() + appears);
+            }
+        }
+        self.announce(&mut world, seen.iid, Action::Push { old: seen.head.clone() }, &Person::named("someone"));
+        Ok(())
+    }
+
+    /// A merge request whose commits reached the target by another way (a merge pushed by hand) counts as merged.
+    async fn landed(&self, seen: &MergeRequest, head: &str, target: &str) -> Result<bool> {
+        let was_there = self.repo.is_ancestor(head, &seen.target_head).await?;
+        if was_there || !self.repo.is_ancestor(head, target).await? {
+            return Ok(false);
+        }
+        let mut world = self.world();
+        let by = Person::named("someone");
+        if let Some(found) = world.merge_requests.get_mut(&seen.iid) {
+            found.state = MrState::Merged;
+            found.merged = Some((OffsetDateTime::now_utc(), by.clone()));
+            found.merge_commit_sha = Some(target.to_owned());
+            found.auto_merge = None;
+            target.clone_into(&mut found.target_head);
+        }
+        self.announce(&mut world, seen.iid, Action::Merge, &by);
+        Ok(true)
+    }
+
+    async fn step_check(&self, iid: u64, head: &str, target: &str, by_read: bool) -> Result<()> {
+        let (check, due) = {
+            let world = self.world();
+            let step = Duration::from_millis(world.knobs.check_step_ms);
+            let Some(found) = world.merge_requests.get(&iid) else { return Ok(()) };
+            (found.check.clone(), by_read || found.check_at + step <= Instant::now())
+        };
+        if !due {
+            return Ok(());
+        }
+        let next = match check {
+            Check::Preparing => Check::Unchecked,
+            Check::Unchecked => Check::Checking,
+            Check::Checking => {
+                let conflict = self.repo.merged_tree(target, head).await?.is_none();
+                Check::Done { target: target.to_owned(), conflict }
+            }
+            Check::Done { .. } => return Ok(()),
+        };
+        let changed = self.repo.changed_files(target, head).await?;
+        let base = self.repo.merge_base(&[target, head]).await?;
+        let mut world = self.world();
+        let appears = Duration::from_millis(world.knobs.pipeline_appears_ms);
+        if let Some(found) = world.merge_requests.get_mut(&iid) {
+            found.changed_files = Some(changed);
+            found.base = base;
+            if found.check == Check::Preparing {
+                found.prepared_at = Some(OffsetDateTime::now_utc());
+                found.pipeline_due = Some(Instant::now() + appears);
+            }
+            found.check = next;
+            found.check_at = Instant::now();
+        }
+        self.wake.notify_one();
+        Ok(())
+    }
+
+    async fn start_pipeline_if_due(&self, iid: u64) -> Result<()> {
+        let due =
+            self.open_merge_request(iid).filter(|found| found.pipeline_due.is_some_and(|at| at <= Instant::now()));
+        if let Some(seen) = due {
+            self.start_pipeline(&seen).await?;
+        }
+        Ok(())
+    }
+
+    /// Starts a pipeline for the head of a merge request as the plan says; `None`: the plan makes none.
+    pub async fn start_pipeline(&self, seen: &MergeRequest) -> Result<Option<u64>> {
+        let plan = {
+            let mut world = self.world();
+            if let Some(found) = world.merge_requests.get_mut(&seen.iid) {
+                found.pipeline_due = None;
+            }
+            world.plan.clone()
+        };
+        let verdict = match plan {
+            PipelinePlan::None => return Ok(None),
+            PipelinePlan::Hang => None,
+            PipelinePlan::Pass { after } => Some((Status::Success, after)),
+            PipelinePlan::Fail { after } => Some((Status::Failed, after)),
+            PipelinePlan::FailIfPath { substring, after } => {
+                Some((verdict(self.repo.touches_path(&seen.target_head, &seen.head, &substring).await?), after))
+            }
+            PipelinePlan::FailIfContent { substring, after } => {
+                Some((verdict(self.repo.adds_content(&seen.target_head, &seen.head, &substring).await?), after))
+            }
+        };
+        let message = self.repo.text(&["log", "-1", "--format=%B", &seen.head]).await?.to_lowercase();
+        let skipped = message.contains("[skip ci]") || message.contains("[ci skip]");
+        let mut world = self.world();
+        let now = OffsetDateTime::now_utc();
+        let id = world.pipelines.keys().next_back().map_or(1_001, |last| last + 1);
+        let mut pipeline = Pipeline {
+            id,
+            mr_iid: seen.iid,
+            sha: seen.head.clone(),
+            status: Status::Pending,
+            verdict,
+            since: Instant::now(),
+            created_at: now,
+            updated_at: now,
+            finished_at: None,
+        };
+        if skipped {
+            pipeline.enter(Status::Skipped);
+        }
+        world.pipelines.insert(id, pipeline);
+        self.announce_pipeline(&mut world, id);
+        self.wake.notify_one();
+        Ok(Some(id))
+    }
+
+    /// Takes each pipeline whose time has come to its next status.
+    pub fn step_pipelines(&self) {
+        let mut world = self.world();
+        let now = Instant::now();
+        let due: Vec<(u64, Status)> = world
+            .pipelines
+            .values()
+            .filter_map(|pipeline| {
+                pipeline.next().filter(|(at, _)| *at <= now).map(|(_, status)| (pipeline.id, status))
+            })
+            .collect();
+        for (id, status) in due {
+            self.enter(&mut world, id, status);
+        }
+    }
+}
+
+fn verdict(bad: bool) -> Status {
+    if bad { Status::Failed } else { Status::Success }
+}
