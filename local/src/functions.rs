@@ -2,11 +2,12 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::time::SystemTime;
 
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
+use tokio::process::Command;
 
 use crate::{environment, places};
 
@@ -18,14 +19,16 @@ pub const FUNCTIONS: [&str; 6] = ["admit", "webhook", "claim-round", "settle", "
 ///
 /// # Errors
 /// If cargo fails; its own messages are on the terminal by then.
-pub fn build() -> Result<PathBuf> {
+pub async fn build() -> Result<PathBuf> {
     let cargo = environment::variable("CARGO").unwrap_or_else(|| "cargo".to_owned());
     // All members at once: with the same features as `make test`, nothing is compiled twice.
     let built = Command::new(cargo)
         .args(["build", "--workspace", "--bins", "--message-format", "json-render-diagnostics"])
         .current_dir(places::checkout())
         .stderr(Stdio::inherit())
+        .kill_on_drop(true)
         .output()
+        .await
         .context("`cargo` cannot be started")?;
     if !built.status.success() {
         bail!("the functions do not compile ({}): the reason is above", built.status);
@@ -34,7 +37,7 @@ pub fn build() -> Result<PathBuf> {
     for (name, executable) in executables(&String::from_utf8_lossy(&built.stdout)) {
         let bootstrap = folder.join(name).join("bootstrap");
         if !is_newer(&bootstrap, &executable) {
-            strip(&executable, &bootstrap)?;
+            strip(&executable, &bootstrap).await?;
         }
     }
     for name in FUNCTIONS {
@@ -68,7 +71,7 @@ fn modified(path: &Path) -> Option<SystemTime> {
 }
 
 /// Without its symbols a debug binary has a tenth of the size, and is deployed in a tenth of the time.
-fn strip(executable: &Path, bootstrap: &Path) -> Result<()> {
+async fn strip(executable: &Path, bootstrap: &Path) -> Result<()> {
     if let Some(folder) = bootstrap.parent() {
         fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;
     }
@@ -78,6 +81,7 @@ fn strip(executable: &Path, bootstrap: &Path) -> Result<()> {
         .arg(&unfinished)
         .arg(executable)
         .status()
+        .await
         .context("`strip` cannot be started: it comes with the linker that Rust needs, in the package binutils")?;
     if !status.success() {
         bail!("strip failed on {} ({status})", executable.display());

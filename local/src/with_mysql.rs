@@ -4,9 +4,9 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Command as Plain, ExitCode, ExitStatus};
 
 use anyhow::{Context, Result};
+use local::interrupt::{Interrupt, Interrupts};
 use local::{environment, mysql};
 use tokio::process::{Child, Command};
-use tokio::signal::unix::{SignalKind, signal};
 
 /// Exits as the program does, or with 128 + the signal that ended it, as a shell would.
 pub async fn run(program: &str, arguments: &[&str]) -> Result<ExitCode> {
@@ -21,8 +21,7 @@ pub async fn run(program: &str, arguments: &[&str]) -> Result<ExitCode> {
 }
 
 async fn until_it_ends(program: &str, arguments: &[&str], url: &str) -> Result<ExitStatus> {
-    let mut interrupts = signal(SignalKind::interrupt())?;
-    let mut terminations = signal(SignalKind::terminate())?;
+    let mut interrupts = Interrupts::catch()?;
     let mut child = Command::new(program)
         .args(arguments)
         .env("DATABASE_URL", url)
@@ -32,9 +31,11 @@ async fn until_it_ends(program: &str, arguments: &[&str], url: &str) -> Result<E
     loop {
         tokio::select! {
             ended = child.wait() => return ended.with_context(|| format!("`{program}` cannot be waited for")),
-            // The terminal has sent it to the program as well: it ends at its own pace, and we with it.
-            _ = interrupts.recv() => {}
-            _ = terminations.recv() => terminate(&child).await,
+            interrupt = interrupts.next() => match interrupt {
+                // The program has got it too: it ends at its own pace, and we with it.
+                Interrupt::FromTerminal => {}
+                Interrupt::Termination => terminate(&child).await,
+            },
         }
     }
 }
