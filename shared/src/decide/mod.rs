@@ -1,0 +1,5 @@
+//! Decisions as pure functions: what they read is their arguments, what they do is their result.
+
+pub mod claim_set;
+pub mod render;
+pub mod settlement;

@@ -1,0 +1,17 @@
+//! One file, one guarded transaction.
+
+pub mod admit;
+pub mod batch_row;
+pub mod begin_fail;
+pub mod block;
+pub mod claim;
+pub mod deliveries;
+pub mod fail;
+pub mod members;
+pub mod note_progress;
+pub mod record_merge_request;
+pub mod record_render;
+pub mod seats;
+pub mod succeed;
+pub mod unblock;
+pub mod withdraw;
