@@ -16,7 +16,7 @@ pub(crate) async fn log(app: &App, args: &[&str]) -> Result<Vec<Value>> {
     let output = app.repo.run(&args).await?;
     let output = String::from_utf8_lossy(&output);
     let fields: Vec<&str> = output.strip_suffix('\0').map_or_else(Vec::new, |all| all.split('\0').collect());
-    if fields.len() % FIELDS != 0 {
+    if !fields.len().is_multiple_of(FIELDS) {
         bail!("git log wrote {} fields, not a multiple of {FIELDS}", fields.len());
     }
     Ok(fields.chunks(FIELDS).map(|fields| view(app, fields)).collect())

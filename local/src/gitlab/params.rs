@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::{
     body::Bytes,
-    extract::{FromRequest, Query, RawPathParams, Request},
+    extract::{FromRequest, OriginalUri, Query, RawPathParams, Request},
     http::{HeaderMap, StatusCode, Uri},
 };
 use serde_json::{Map, Value};
@@ -119,7 +119,8 @@ impl FromRequest<Arc<App>> for Call {
                 },
             }
         }
-        let uri = parts.uri.clone();
+        // Nested routers shorten `parts.uri`; links to other pages need the whole.
+        let uri = parts.extensions.get::<OriginalUri>().map_or_else(|| parts.uri.clone(), |whole| whole.0.clone());
         let content_type =
             parts.headers.get("content-type").and_then(|value| value.to_str().ok()).unwrap_or("").to_owned();
         let body = Bytes::from_request(Request::from_parts(parts, body), &()).await.map_err(|_too_large| ApiError {

@@ -259,7 +259,7 @@ pub(crate) async fn close(app: &std::sync::Arc<App>, iid: u64, by: &Person) -> A
 /// The merge that was already running when the close came: on the target, while the merge request says closed for ever.
 async fn land_anyway(app: &App, seen: &MergeRequest) -> anyhow::Result<()> {
     let _gate = app.gate.lock().await;
-    let params = seen.auto_merge.clone().unwrap_or_else(MergeParams::default);
+    let params = seen.auto_merge.clone().unwrap_or_default();
     app.land(seen, &params, &Person::bot()).await.map(drop)
 }
 

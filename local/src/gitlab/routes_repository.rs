@@ -135,9 +135,8 @@ pub(crate) async fn tree(call: Call) -> ApiResult {
     let mut args = if recursive { vec!["-r", "-t"] } else { Vec::new() };
     let revision = format!("{commit}:{path}");
     args.push(&revision);
-    let exists =
-        app.repo.attempt(&["cat-file", "-e", &format!("{revision}^{{tree}}")], b"", &[]).await?.status.success();
-    if !exists {
+    let kind = app.repo.attempt(&["cat-file", "-t", &revision], b"", &[]).await?;
+    if kind.stdout != b"tree\n" {
         return Err(ApiError::not_found("invalid revision or path"));
     }
     let mut entries = app.repo.list(&args).await?;
