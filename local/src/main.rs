@@ -1,5 +1,6 @@
 //! `cargo run -q -p local -- COMMAND`: see [`USAGE`].
 
+mod demo;
 mod with_mysql;
 
 use std::process::ExitCode;
@@ -10,6 +11,8 @@ use local::{environment, migrations, tools};
 const USAGE: &str = "\
 usage: cargo run -q -p local -- COMMAND
 
+  run                                start everything, play the demo, stay up until Ctrl-C
+  demo                               the same, then stop
   with-mysql -- PROGRAM ARGUMENTS…   run a program with DATABASE_URL set: the given one, or a fresh MySQL of our own
   tools SET…                         make sure that pinned tools are in .muster/venv: stack, lint, lambda, nextest, deny
   migrate                            bring the database of DATABASE_URL to the schema of this version";
@@ -29,6 +32,8 @@ async fn run() -> Result<ExitCode> {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     match words.as_slice() {
+        ["run"] => demo::run(true).await,
+        ["demo"] => demo::run(false).await,
         ["with-mysql", "--", program, arguments @ ..] => with_mysql::run(program, arguments).await,
         ["tools", sets @ ..] => {
             tools::ensure(sets)?;
@@ -40,9 +45,8 @@ async fn run() -> Result<ExitCode> {
 }
 
 async fn migrate() -> Result<ExitCode> {
-    let url = environment::variable("DATABASE_URL").context(
-        "DATABASE_URL is not set: it names the database to migrate, mysql://user:password@host:port/database",
-    )?;
+    let url = environment::variable("DATABASE_URL")
+        .context("DATABASE_URL is not set: it names the database to migrate, mysql://user:password@host:port/database")?;
     let applied = migrations::apply(&url).await?;
     match applied.as_slice() {
         [] => println!("the schema is up to date"),
