@@ -3,4 +3,8 @@
 //! Nothing here changes state directly. What a forge or a queue answers becomes the input of the
 //! next guarded transaction in `shared`.
 
+pub mod config;
 pub mod forge;
+pub mod problem;
+pub mod queue;
+pub mod telemetry;
