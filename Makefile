@@ -30,6 +30,5 @@ test: ## Run all tests against a real MySQL (DATABASE_URL is used if set)
 	@if grep -rqsE '^\s*//[/!] ```(rust)?$$' --include='*.rs' shared adapters functions local; then cargo test --quiet --workspace --doc; fi
 
 clean: ## Remove what was built, fetched and left behind
-	@$(MUSTER) clean
 	@rm -rf .muster .aws-sam
 	@cargo clean --quiet

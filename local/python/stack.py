@@ -29,6 +29,7 @@ def deploy(wanted):
     names = upload_code(pathlib.Path(wanted["functions"]))
     template = transformed(wanted["template"])
     cloudformation = boto3.client("cloudformation")
+    delete_stack(cloudformation, wanted["stack"])  # Left by an earlier run on a cloud that outlives its runs.
     cloudformation.create_stack(
         StackName=wanted["stack"],
         TemplateBody=json.dumps(template),
@@ -40,6 +41,12 @@ def deploy(wanted):
         sys.exit(f"the stack ended {stack['StackStatus']}:\n{failures(cloudformation, wanted['stack'])}")
     outputs = {output["OutputKey"]: output["OutputValue"] for output in stack["Outputs"]}
     return {"outputs": outputs, "functions": names}
+
+
+def delete(wanted):
+    """{"stack"}: deletes the stack if there is one."""
+    delete_stack(boto3.client("cloudformation"), wanted["stack"])
+    return {}
 
 
 def forward(wanted):
@@ -110,9 +117,10 @@ class NoManagedPolicies:
 
 def upload_code(functions):
     s3 = boto3.client("s3")
-    s3.create_bucket(
-        Bucket=CODE_BUCKET, CreateBucketConfiguration={"LocationConstraint": s3.meta.region_name}
-    )
+    try:
+        s3.create_bucket(Bucket=CODE_BUCKET, CreateBucketConfiguration={"LocationConstraint": s3.meta.region_name})
+    except (s3.exceptions.BucketAlreadyOwnedByYou, s3.exceptions.BucketAlreadyExists):
+        pass
     names = []
     for bootstrap in sorted(functions.glob("*/bootstrap")):
         archive = zipped(bootstrap)
@@ -129,6 +137,21 @@ def zipped(bootstrap):
             zip_file.write(bootstrap, "bootstrap")
         unfinished.rename(archive)
     return archive
+
+
+def delete_stack(cloudformation, name):
+    until = time.monotonic() + DEPLOY_LIMIT_S
+    cloudformation.delete_stack(StackName=name)
+    while True:
+        try:
+            stack = cloudformation.describe_stacks(StackName=name)["Stacks"][0]
+        except cloudformation.exceptions.ClientError:
+            return  # There is none.
+        if stack["StackStatus"] == "DELETE_COMPLETE":
+            return
+        if stack["StackStatus"] == "DELETE_FAILED" or time.monotonic() > until:
+            sys.exit(f"the old stack is {stack['StackStatus']}:\n{failures(cloudformation, name)}")
+        time.sleep(0.1)
 
 
 def settled_stack(cloudformation, name):
@@ -151,7 +174,7 @@ def failures(cloudformation, name):
     )
 
 
-COMMANDS = {command.__name__: command for command in (transform, deploy, forward, variables, once, logs)}
+COMMANDS = {command.__name__: command for command in (transform, deploy, delete, forward, variables, once, logs)}
 
 if __name__ == "__main__":
     if len(sys.argv) != 2 or sys.argv[1] not in COMMANDS:

@@ -12,7 +12,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::places::{self, RunFolder, free_port};
 use crate::supervised::Supervised;
-use crate::tools;
+use crate::{environment, tools};
 
 const REGION: &str = "eu-west-1";
 const START_LIMIT: Duration = Duration::from_secs(60);
@@ -20,32 +20,30 @@ const PORT_TRIES: usize = 3;
 /// A function may run for a minute, and a call that takes longer has been answered by a time-out.
 const INVOKE_LIMIT: Duration = Duration::from_secs(90);
 
-/// A running local cloud, empty at first. It ends when this is dropped or its process dies.
+/// A running local cloud. One that we started is empty at first, and ends when this is dropped or its process dies.
 #[derive(Debug)]
 pub struct Cloud {
     /// `http://127.0.0.1:PORT`
     pub endpoint: String,
     http: reqwest::Client,
     python: PathBuf,
-    server: Supervised,
-    _folder: RunFolder,
+    /// `None`: somebody else runs it.
+    server: Option<(Supervised, RunFolder)>,
 }
 
 impl Cloud {
-    /// Installs MiniStack if needed and starts it on a free port of 127.0.0.1.
+    /// Installs MiniStack if needed and starts it on a free port of 127.0.0.1; a given AWS_ENDPOINT_URL is used instead.
     ///
     /// # Errors
     /// If it cannot be installed or does not answer: the message ends with its log.
     pub async fn start() -> Result<Self> {
-        let programs = tokio::task::spawn_blocking(|| tools::ensure(&["stack"]))
-            .await
-            .context("installing MiniStack was interrupted")??;
+        let programs =
+            tokio::task::spawn_blocking(|| tools::ensure(&["stack"])).await.context("installing MiniStack was interrupted")??;
         let python = programs.join("python");
-        let http = reqwest::Client::builder()
-            .no_proxy()
-            .timeout(INVOKE_LIMIT)
-            .build()
-            .context("the HTTP client cannot be built")?;
+        let http = reqwest::Client::builder().no_proxy().timeout(INVOKE_LIMIT).build().context("the HTTP client cannot be built")?;
+        if let Some(endpoint) = environment::variable("AWS_ENDPOINT_URL") {
+            return Ok(Self { endpoint, http, python, server: None });
+        }
         for _ in 0..PORT_TRIES {
             if let Some(cloud) = Self::start_on_free_port(&python, &http).await? {
                 return Ok(cloud);
@@ -62,7 +60,7 @@ impl Cloud {
         let endpoint = format!("http://127.0.0.1:{port}");
         let mut command = Plain::new("env");
         // Its environment reaches every function: it starts with nothing of ours.
-        command.arg("-i").args(aws_environment(&endpoint)).args([
+        command.arg("-i").args(aws_environment(&endpoint).map(|(name, value)| format!("{name}={value}"))).args([
             format!("GATEWAY_PORT={port}"),
             format!("TMPDIR={}", scratch.display()),
             format!("STATE_DIR={}", folder.path().join("state").display()),
@@ -91,7 +89,7 @@ impl Cloud {
             }
             sleep(Duration::from_millis(50)).await;
         }
-        Ok(Some(Self { endpoint, http: http.clone(), python: python.clone(), server, _folder: folder }))
+        Ok(Some(Self { endpoint, http: http.clone(), python: python.clone(), server: Some((server, folder)) }))
     }
 
     /// Runs a command of `local/python/stack.py`, which documents them.
@@ -99,9 +97,8 @@ impl Cloud {
     /// # Errors
     /// If the script fails: its message is passed on.
     pub async fn ask(&self, command: &str, input: &Value) -> Result<Value> {
-        let mut script = Command::new("env")
-            .args(aws_environment(&self.endpoint))
-            .arg(&self.python)
+        let mut script = Command::new(&self.python)
+            .envs(aws_environment(&self.endpoint))
             .arg(places::checkout().join("local/python/stack.py"))
             .arg(command)
             .stdin(Stdio::piped())
@@ -109,9 +106,7 @@ impl Cloud {
             .stderr(Stdio::piped())
             .kill_on_drop(true)
             .spawn()
-            .context(
-                "the Python of .muster/venv cannot be started: `make clean` removes it, the next start makes it",
-            )?;
+            .context("the Python of .muster/venv cannot be started: `make clean` removes it, the next start makes it")?;
         if let Some(mut stdin) = script.stdin.take() {
             stdin.write_all(input.to_string().as_bytes()).await.context("stack.py does not read its input")?;
         }
@@ -128,13 +123,7 @@ impl Cloud {
     /// If there is no such function, or it answered with an error.
     pub async fn invoke(&self, function: &str, payload: &Value) -> Result<Value> {
         let url = format!("{}/2015-03-31/functions/{function}/invocations", self.endpoint);
-        let answer = self
-            .http
-            .post(url)
-            .body(payload.to_string())
-            .send()
-            .await
-            .with_context(|| format!("{function} cannot be called"))?;
+        let answer = self.http.post(url).body(payload.to_string()).send().await.with_context(|| format!("{function} cannot be called"))?;
         let status = answer.status();
         let failed = answer.headers().contains_key("x-amz-function-error");
         let body = answer.text().await.with_context(|| format!("the answer of {function} ended early"))?;
@@ -144,27 +133,32 @@ impl Cloud {
         serde_json::from_str(&body).with_context(|| format!("{function} answered no JSON: {body}"))
     }
 
+    /// What an AWS client needs in its environment to talk to this cloud.
+    #[must_use]
+    pub fn environment(&self) -> [(String, String); 4] {
+        aws_environment(&self.endpoint)
+    }
+
     /// What MiniStack itself has printed.
     #[must_use]
     pub fn log(&self) -> String {
-        self.server.log()
+        self.server.as_ref().map_or_else(String::new, |(server, _)| server.log())
     }
 
-    /// Stops the cloud with all of its functions, and removes its files.
+    /// Stops the cloud with all of its functions, and removes its files. One that we did not start is left alone.
     ///
     /// # Errors
     /// If it could not be waited for.
     pub async fn stop(self) -> Result<()> {
-        self.server.stop().await
+        match self.server {
+            Some((server, _folder)) => server.stop().await,
+            None => Ok(()),
+        }
     }
 }
 
-/// `NAME=VALUE` of what an AWS client needs; the keys are the ones that MiniStack accepts from anybody.
-fn aws_environment(endpoint: &str) -> [String; 4] {
-    [
-        format!("AWS_ENDPOINT_URL={endpoint}"),
-        format!("AWS_DEFAULT_REGION={REGION}"),
-        "AWS_ACCESS_KEY_ID=test".to_owned(),
-        "AWS_SECRET_ACCESS_KEY=test".to_owned(),
-    ]
+/// The keys are the ones that MiniStack accepts from anybody.
+fn aws_environment(endpoint: &str) -> [(String, String); 4] {
+    [("AWS_ENDPOINT_URL", endpoint), ("AWS_DEFAULT_REGION", REGION), ("AWS_ACCESS_KEY_ID", "test"), ("AWS_SECRET_ACCESS_KEY", "test")]
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
 }

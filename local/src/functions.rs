@@ -1,6 +1,7 @@
 //! The functions as the cloud wants them: one `bootstrap` each.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::SystemTime;
@@ -87,4 +88,16 @@ async fn strip(executable: &Path, bootstrap: &Path) -> Result<()> {
         bail!("strip failed on {} ({status})", executable.display());
     }
     fs::rename(&unfinished, bootstrap).with_context(|| format!("cannot name {}", bootstrap.display()))
+}
+
+/// Writes an executable script.
+///
+/// # Errors
+/// If the file cannot be written.
+pub fn write_script(path: &Path, text: &str) -> Result<()> {
+    if let Some(folder) = path.parent() {
+        fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;
+    }
+    fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))?;
+    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).with_context(|| format!("cannot make {} executable", path.display()))
 }

@@ -1,6 +1,7 @@
 //! `cargo run -q -p local -- COMMAND`: see [`USAGE`].
 
 mod demo;
+mod watch;
 mod with_mysql;
 
 use std::process::ExitCode;
@@ -13,6 +14,7 @@ usage: cargo run -q -p local -- COMMAND
 
   run                                start everything, play the demo, stay up until Ctrl-C
   demo                               the same, then stop
+  watch                              start everything, with hot reload of the functions
   with-mysql -- PROGRAM ARGUMENTS…   run a program with DATABASE_URL set: the given one, or a fresh MySQL of our own
   tools SET…                         make sure that pinned tools are in .muster/venv: stack, lint, lambda, nextest, deny
   migrate                            bring the database of DATABASE_URL to the schema of this version";
@@ -34,6 +36,7 @@ async fn run() -> Result<ExitCode> {
     match words.as_slice() {
         ["run"] => demo::run(true).await,
         ["demo"] => demo::run(false).await,
+        ["watch"] => watch::run().await,
         ["with-mysql", "--", program, arguments @ ..] => with_mysql::run(program, arguments).await,
         ["tools", sets @ ..] => {
             tools::ensure(sets)?;

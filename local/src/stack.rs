@@ -50,7 +50,7 @@ struct Servers {
 
 impl Stack {
     /// Starts all servers and deploys the functions that `binaries` makes (a folder of `NAME/bootstrap`), both at the
-    /// same time. A given DATABASE_URL is used instead of a server of our own.
+    /// same time. A given DATABASE_URL or AWS_ENDPOINT_URL is used instead of a server of our own.
     ///
     /// # Errors
     /// If any part does not start; what had started by then ends.
@@ -83,9 +83,7 @@ impl Stack {
         let lines = answer["lines"].as_array().cloned().unwrap_or_default();
         Ok(lines
             .iter()
-            .map(|line| {
-                format!("{}: {}", line["function"].as_str().unwrap_or("?"), line["text"].as_str().unwrap_or("?"))
-            })
+            .map(|line| format!("{}: {}", line["function"].as_str().unwrap_or("?"), line["text"].as_str().unwrap_or("?")))
             .collect())
     }
 
@@ -94,7 +92,8 @@ impl Stack {
     /// # Errors
     /// If a server could not be waited for.
     pub async fn stop(self) -> Result<()> {
-        // The functions first: they use the others.
+        // The functions first: they use the others. A cloud that we did not start goes on without them.
+        self.cloud.ask("delete", &json!({ "stack": STACK })).await?;
         self.cloud.stop().await?;
         self.forge.stop().await;
         match self.database {
@@ -107,8 +106,7 @@ impl Stack {
 impl Servers {
     async fn start() -> Result<Self> {
         let forge_token = secret();
-        let (database, cloud, (forge, repository)) =
-            tokio::try_join!(start_database(), start_cloud(), start_forge(&forge_token))?;
+        let (database, cloud, (forge, repository)) = tokio::try_join!(start_database(), start_cloud(), start_forge(&forge_token))?;
         let (database_url, database) = database;
         Ok(Self { cloud, forge, forge_token, database_url, database, repository })
     }
@@ -133,10 +131,7 @@ impl Servers {
         let id = outputs["ApiId"].as_str().context("template.yaml has no output ApiId")?;
         let api = format!("{}/_aws/execute-api/{id}/$default", self.cloud.endpoint);
         self.forge.set_webhook(Some(Webhook { url: format!("{api}/webhooks/gitlab"), secret: webhook_token }));
-        say(format!(
-            "template.yaml deployed as the stack `{STACK}`: {} functions, API, queues, schedules",
-            FUNCTIONS.len()
-        ));
+        say(format!("template.yaml deployed as the stack `{STACK}`: {} functions, API, queues, schedules", FUNCTIONS.len()));
         Ok(Stack {
             cloud: self.cloud,
             forge: self.forge,

