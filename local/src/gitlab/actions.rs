@@ -57,6 +57,10 @@ impl Actions {
         })
     }
 
+    pub fn paths(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().map(|action| action.path.as_str())
+    }
+
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

@@ -20,7 +20,7 @@ use super::{
     merge_request::{MergeParams, MrState, Person},
     pipeline::{PipelinePlan, Status},
     repo::NewCommit,
-    routes_merge_requests,
+    routes_close,
     tree::{Entry, Files},
     webhook::Webhook,
 };
@@ -40,8 +40,7 @@ pub(crate) fn routes() -> Router<Arc<App>> {
 }
 
 fn parse<T: DeserializeOwned>(body: &[u8]) -> ApiResult<T> {
-    serde_json::from_slice(body)
-        .map_err(|error| ApiError::bad(format!("the body is not what this call takes: {error}")))
+    serde_json::from_slice(body).map_err(|error| ApiError::bad(format!("the body is not what this call takes: {error}")))
 }
 
 async fn merge_requests(State(app): State<Arc<App>>) -> Json<Value> {
@@ -66,8 +65,8 @@ async fn act(State(app): State<Arc<App>>, Path((iid, verb)): Path<(u64, String)>
         return Err(ApiError::not_found(""));
     }
     match verb.as_str() {
-        "close" => routes_merge_requests::close(&app, iid, &by).await?,
-        "reopen" => routes_merge_requests::reopen(&app, iid, &by).await?,
+        "close" => routes_close::close(&app, iid, &by).await?,
+        "reopen" => routes_close::reopen(&app, iid, &by).await?,
         "merge" => {
             // A person with the right to do so merges whatever the pipeline says.
             if !app.merge(iid, MergeParams::default(), by).await? {
@@ -75,8 +74,7 @@ async fn act(State(app): State<Arc<App>>, Path((iid, verb)): Path<(u64, String)>
             }
         }
         "lock" | "unlock" => {
-            let (from, to) =
-                if verb == "lock" { (MrState::Opened, MrState::Locked) } else { (MrState::Locked, MrState::Opened) };
+            let (from, to) = if verb == "lock" { (MrState::Opened, MrState::Locked) } else { (MrState::Locked, MrState::Opened) };
             let mut world = app.world();
             if let Some(found) = world.merge_requests.get_mut(&iid).filter(|found| found.state == from) {
                 found.state = to;
@@ -225,11 +223,8 @@ async fn set_knobs(State(app): State<Arc<App>>, body: Bytes) -> ApiResult {
 
 async fn calls(State(app): State<Arc<App>>) -> Json<Value> {
     let world = app.world();
-    let list: Vec<Value> = world
-        .calls
-        .iter()
-        .map(|(method, path, status)| json!({ "method": method, "path": path, "status": status }))
-        .collect();
+    let list: Vec<Value> =
+        world.calls.iter().map(|(method, path, status)| json!({ "method": method, "path": path, "status": status })).collect();
     Json(json!({ "count": list.len(), "calls": list }))
 }
 

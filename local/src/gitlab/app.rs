@@ -8,7 +8,7 @@ use std::{
 use tokio::sync::{Notify, mpsc};
 
 use super::{
-    merge_request::{Check, MrState, Person},
+    merge_request::{Check, MrState},
     repo::Repo,
     webhook::Outgoing,
     world::World,
@@ -35,24 +35,8 @@ pub(crate) struct App {
 }
 
 impl App {
-    pub fn new(
-        project: Project,
-        token: String,
-        repo: Repo,
-        world: World,
-        url: String,
-        outgoing: mpsc::UnboundedSender<Outgoing>,
-    ) -> Self {
-        Self {
-            project,
-            token,
-            repo,
-            gate: tokio::sync::Mutex::default(),
-            world: Mutex::new(world),
-            wake: Notify::new(),
-            outgoing,
-            url,
-        }
+    pub fn new(project: Project, token: String, repo: Repo, world: World, url: String, outgoing: mpsc::UnboundedSender<Outgoing>) -> Self {
+        Self { project, token, repo, gate: tokio::sync::Mutex::default(), world: Mutex::new(world), wake: Notify::new(), outgoing, url }
     }
 
     /// What is remembered. The lock is for a few lines at a time and never held across an await.
@@ -88,8 +72,7 @@ impl App {
         let world = self.world();
         let step = Duration::from_millis(world.knobs.check_step_ms);
         let open = || world.merge_requests.values().filter(|found| found.state == MrState::Opened);
-        let checks =
-            open().filter(|found| !matches!(found.check, Check::Done { .. })).map(|found| found.check_at + step);
+        let checks = open().filter(|found| !matches!(found.check, Check::Done { .. })).map(|found| found.check_at + step);
         let pipelines = open().filter_map(|found| found.pipeline_due);
         let steps = world.pipelines.values().filter_map(|pipeline| pipeline.next().map(|(at, _)| at));
         checks.chain(pipelines).chain(steps).min().unwrap_or_else(|| Instant::now() + Duration::from_secs(3_600))
@@ -98,12 +81,7 @@ impl App {
     async fn tick(&self) -> anyhow::Result<()> {
         let open: Vec<u64> = {
             let world = self.world();
-            world
-                .merge_requests
-                .values()
-                .filter(|found| found.state == MrState::Opened)
-                .map(|found| found.iid)
-                .collect()
+            world.merge_requests.values().filter(|found| found.state == MrState::Opened).map(|found| found.iid).collect()
         };
         for iid in &open {
             let _gate = self.gate.lock().await;
@@ -126,7 +104,7 @@ impl App {
             })
         };
         if let Some(params) = ready {
-            self.merge(iid, params, Person::bot()).await?;
+            self.merge_armed(iid, params).await?;
         }
         Ok(())
     }

@@ -6,8 +6,7 @@ use serde_json::{Map, Value, json};
 use super::app::App;
 
 /// Fields of one commit, each ended by NUL: a field cannot hold that byte.
-const FORMAT: &str =
-    "--format=tformat:%H%x00%P%x00%an%x00%ae%x00%aI%x00%cn%x00%ce%x00%cI%x00%s%x00%B%x00%(trailers:only,unfold)";
+const FORMAT: &str = "--format=tformat:%H%x00%P%x00%an%x00%ae%x00%aI%x00%cn%x00%ce%x00%cI%x00%s%x00%B%x00%(trailers:only,unfold)";
 const FIELDS: usize = 11;
 
 /// The commits that `git log` with these arguments lists.
@@ -31,9 +30,7 @@ pub(crate) async fn commit(app: &App, id: &str) -> Result<Value> {
 }
 
 fn view(app: &App, fields: &[&str]) -> Value {
-    let [id, parents, author, author_email, authored, committer, committer_email, committed, title, message, trailers] =
-        fields
-    else {
+    let [id, parents, author, author_email, authored, committer, committer_email, committed, title, message, trailers] = fields else {
         return Value::Null;
     };
     let (mut last, mut all) = (Map::new(), Map::<String, Value>::new());
@@ -64,10 +61,7 @@ fn view(app: &App, fields: &[&str]) -> Value {
 
 /// Lines added and deleted by a commit against its first parent.
 pub(crate) async fn stats(app: &App, id: &str) -> Result<Value> {
-    let list = app
-        .repo
-        .text(&["diff-tree", "--root", "--numstat", "--no-commit-id", "-r", "-m", "--first-parent", id])
-        .await?;
+    let list = app.repo.text(&["diff-tree", "--root", "--numstat", "--no-commit-id", "-r", "-m", "--first-parent", id]).await?;
     let (mut added, mut deleted) = (0_u64, 0_u64);
     for line in list.lines() {
         let mut numbers = line.split('\t').map(|word| word.parse::<u64>().unwrap_or(0));

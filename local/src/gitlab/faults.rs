@@ -83,8 +83,7 @@ impl Fault {
     /// 429 with `Retry-After` and the `RateLimit-…` headers where seconds are given; bare, as GitLab also does, otherwise.
     pub fn rate_limited(method: &str, path: &str, retry_after_s: Option<u64>) -> Self {
         let headers = retry_after_s.map_or_else(Vec::new, |seconds| {
-            let reset =
-                time::OffsetDateTime::now_utc().unix_timestamp() + i64::try_from(seconds).unwrap_or(i64::MAX / 2);
+            let reset = time::OffsetDateTime::now_utc().unix_timestamp() + i64::try_from(seconds).unwrap_or(i64::MAX / 2);
             vec![
                 ("Retry-After".to_owned(), seconds.to_string()),
                 ("RateLimit-Limit".to_owned(), "2000".to_owned()),
@@ -118,7 +117,8 @@ impl Fault {
     pub fn bad_gateway(method: &str, path: &str) -> Self {
         let effect = FaultEffect::Answer {
             status: 502,
-            body: "<!DOCTYPE html><html><head><title>GitLab is not responding (502)</title></head><body><h1>502</h1></body></html>".to_owned(),
+            body: "<!DOCTYPE html><html><head><title>GitLab is not responding (502)</title></head><body><h1>502</h1></body></html>"
+                .to_owned(),
             content_type: "text/html".to_owned(),
             headers: Vec::new(),
             after_effect: false,
@@ -129,13 +129,7 @@ impl Fault {
 
 impl FaultEffect {
     pub fn json(status: u16, body: &str) -> Self {
-        Self::Answer {
-            status,
-            body: body.to_owned(),
-            content_type: json_type(),
-            headers: Vec::new(),
-            after_effect: false,
-        }
+        Self::Answer { status, body: body.to_owned(), content_type: json_type(), headers: Vec::new(), after_effect: false }
     }
 }
 
@@ -153,21 +147,21 @@ pub(crate) async fn intercept(
         return next.run(request).await;
     }
     let response = match find_fault(&app, &method, &target) {
-        None => Some(next.run(request).await),
+        None => Some(take_effect(next, request).await),
         Some(FaultEffect::Delay { ms }) => {
             tokio::time::sleep(Duration::from_millis(ms)).await;
-            Some(next.run(request).await)
+            Some(take_effect(next, request).await)
         }
         Some(FaultEffect::Cut { after_effect }) => {
             if after_effect {
-                drop(next.run(request).await);
+                drop(take_effect(next, request).await);
             }
             connection.cut();
             None
         }
         Some(FaultEffect::Answer { status, body, content_type, headers, after_effect }) => {
             if after_effect {
-                drop(next.run(request).await);
+                drop(take_effect(next, request).await);
             }
             Some(answer(status, body, &content_type, &headers))
         }
@@ -176,6 +170,17 @@ pub(crate) async fn intercept(
     tracing::debug!(method, path, status, "gitlab stand-in");
     app.world().calls.push((method, path, status));
     response.unwrap_or_else(|| StatusCode::INTERNAL_SERVER_ERROR.into_response())
+}
+
+/// Runs the call to its end even if the caller hangs up: GitLab does not stop half-way either.
+async fn take_effect(next: Next, request: Request) -> Response {
+    match tokio::spawn(next.run(request)).await {
+        Ok(response) => response,
+        Err(error) => {
+            tracing::error!(%error, "a call to the GitLab stand-in did not end");
+            StatusCode::INTERNAL_SERVER_ERROR.into_response()
+        }
+    }
 }
 
 fn find_fault(app: &App, method: &str, target: &str) -> Option<FaultEffect> {
@@ -201,8 +206,7 @@ fn find_fault(app: &App, method: &str, target: &str) -> Option<FaultEffect> {
 fn answer(status: u16, body: String, content_type: &str, headers: &[(String, String)]) -> Response {
     let mut response = Response::new(Body::from(body));
     *response.status_mut() = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-    let all =
-        headers.iter().map(|(name, value)| (name.as_str(), value.as_str())).chain([("content-type", content_type)]);
+    let all = headers.iter().map(|(name, value)| (name.as_str(), value.as_str())).chain([("content-type", content_type)]);
     for (name, value) in all {
         if let (Ok(name), Ok(value)) = (name.parse::<HeaderName>(), value.parse::<HeaderValue>()) {
             response.headers_mut().insert(name, value);

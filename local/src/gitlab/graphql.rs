@@ -41,8 +41,7 @@ fn refuse<T>(text: impl Into<String>) -> Result<T, Refusal> {
 
 pub(crate) async fn answer(State(app): State<Arc<App>>, headers: HeaderMap, body: Bytes) -> Response {
     if authorize(&app, &headers).is_err() {
-        return (StatusCode::UNAUTHORIZED, axum::Json(json!({ "errors": [{ "message": "Invalid token" }] })))
-            .into_response();
+        return (StatusCode::UNAUTHORIZED, axum::Json(json!({ "errors": [{ "message": "Invalid token" }] }))).into_response();
     }
     match run(&app, &body).await {
         Ok(data) => ok(json!({ "data": data })),
@@ -83,10 +82,7 @@ fn variables(operation: &Operation, given: Map<String, Value>) -> Result<HashMap
         match given.get(&declared.name).filter(|value| !value.is_null()) {
             Some(value) => drop(variables.insert(declared.name.clone(), value.clone())),
             None if declared.required => {
-                return refuse(format!(
-                    "Variable ${} of type {} was provided invalid value",
-                    declared.name, declared.kind
-                ));
+                return refuse(format!("Variable ${} of type {} was provided invalid value", declared.name, declared.kind));
             }
             None => drop(variables.insert(declared.name.clone(), Value::Null)),
         }
@@ -120,9 +116,7 @@ impl Scope<'_> {
                 Some(value) => Ok(value.clone()),
                 None => refuse(format!("Variable ${name} is used but not declared")),
             },
-            Argument::List(items) => {
-                items.iter().map(|item| self.resolve(item)).collect::<Result<Vec<_>, _>>().map(Value::Array)
-            }
+            Argument::List(items) => items.iter().map(|item| self.resolve(item)).collect::<Result<Vec<_>, _>>().map(Value::Array),
         }
     }
 
@@ -175,10 +169,7 @@ impl Scope<'_> {
         };
         let paths: Vec<&str> = paths.iter().filter_map(Value::as_str).collect();
         if paths.len() > MOST_PATHS {
-            return refuse(format!(
-                "paths: at most {MOST_PATHS} paths can be asked for at once, {} were given",
-                paths.len()
-            ));
+            return refuse(format!("paths: at most {MOST_PATHS} paths can be asked for at once, {} were given", paths.len()));
         }
         let reference = self.argument(field, "ref")?.and_then(|name| name.as_str().map(str::to_owned));
         let reference = reference.unwrap_or_else(|| "HEAD".to_owned());
@@ -200,8 +191,7 @@ impl Scope<'_> {
 
     async fn nodes(&self, field: &Field, found: &[Listed]) -> Answer {
         let wants_content = field.fields.iter().any(|inner| ["rawBlob", "rawTextBlob"].contains(&inner.name.as_str()));
-        let ids: Vec<String> =
-            if wants_content { found.iter().map(|file| file.id.clone()).collect() } else { Vec::new() };
+        let ids: Vec<String> = if wants_content { found.iter().map(|file| file.id.clone()).collect() } else { Vec::new() };
         let contents = if ids.is_empty() { HashMap::new() } else { self.app.repo.blobs(&ids).await? };
         let mut nodes = Vec::new();
         for file in found {

@@ -183,9 +183,9 @@ impl Reader {
                 "null" => Value::Null,
                 _ => Value::String(name),
             })),
-            Some(Token::Number(number)) => serde_json::from_str(&number)
-                .map(Argument::Value)
-                .map_err(|_bad| unexpected(Some(&Token::Number(number)))),
+            Some(Token::Number(number)) => {
+                serde_json::from_str(&number).map(Argument::Value).map_err(|_bad| unexpected(Some(&Token::Number(number))))
+            }
             other => Err(unexpected(other.as_ref())),
         }
     }

@@ -1,6 +1,8 @@
-//! The lies of a busy forge, and the settings of its project, each a knob.
+//! The lies of a busy forge, each a knob.
 
 use serde::{Deserialize, Serialize};
+
+use super::settings::Settings;
 
 /// How the forge behaves as a whole. Counters say how many times it still happens.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -28,16 +30,8 @@ pub struct Knobs {
     pub webhooks_dropped: u32,
     /// Webhooks that are sent twice (same Idempotency-Key).
     pub webhooks_doubled: u32,
-    /// Project setting "Pipelines must succeed".
-    pub pipelines_must_succeed: bool,
-    /// Namespace setting: a merge must carry `sha`.
-    pub sha_required: bool,
-    /// Whether the target branch is a protected one.
-    pub target_protected: bool,
-    /// Whether the token's user may push to (and so merge into) the target branch.
-    pub may_merge: bool,
-    /// Branches whose writes are refused with "You are not allowed to push into this branch": a text in their name.
-    pub push_refused: Option<String>,
+    /// How the project is set up.
+    pub project: Settings,
 }
 
 impl Default for Knobs {
@@ -54,11 +48,7 @@ impl Default for Knobs {
             closed_yet_merged_after_ms: 0,
             webhooks_dropped: 0,
             webhooks_doubled: 0,
-            pipelines_must_succeed: true,
-            sha_required: false,
-            target_protected: true,
-            may_merge: true,
-            push_refused: None,
+            project: Settings::default(),
         }
     }
 }

@@ -5,7 +5,10 @@ use std::time::Instant;
 use serde::Serialize;
 use time::OffsetDateTime;
 
-use super::pipeline::{Pipeline, Status};
+use super::{
+    pipeline::{Pipeline, Status},
+    settings::{MergeMethod, Settings},
+};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -47,6 +50,8 @@ pub(crate) enum Check {
     Done {
         target: String,
         conflict: bool,
+        /// The target has commits that the source has not.
+        behind: bool,
     },
 }
 
@@ -65,9 +70,7 @@ impl Person {
 
     /// A person of this name; the same name is always the same user.
     pub fn named(username: &str) -> Self {
-        let id = username
-            .bytes()
-            .fold(1_000_u64, |id, byte| id.wrapping_mul(31).wrapping_add(u64::from(byte)) % 900_000 + 1_000);
+        let id = username.bytes().fold(1_000_u64, |id, byte| id.wrapping_mul(31).wrapping_add(u64::from(byte)) % 900_000 + 1_000);
         Self { id, username: username.to_owned(), name: username.to_owned() }
     }
 
@@ -152,7 +155,7 @@ impl MergeRequest {
     }
 
     /// `detailed_merge_status`: the first check that does not pass, in GitLab's order, the pipeline last.
-    pub fn detailed_status(&self, pipeline: Option<&Pipeline>, must_pass: bool) -> &'static str {
+    pub fn detailed_status(&self, pipeline: Option<&Pipeline>, settings: &Settings) -> &'static str {
         if self.state != MrState::Opened {
             return "not_open";
         }
@@ -171,11 +174,15 @@ impl MergeRequest {
         if self.conflict() {
             return "conflict";
         }
-        if !must_pass {
+        if settings.merge_method != MergeMethod::Merge && matches!(self.check, Check::Done { behind: true, .. }) {
+            return "need_rebase";
+        }
+        if !settings.pipelines_must_succeed {
             return "mergeable";
         }
         match pipeline.map(|pipeline| pipeline.status) {
             Some(Status::Success) => "mergeable",
+            Some(Status::Skipped) if settings.skipped_counts => "mergeable",
             Some(status) if status.is_active() => "ci_still_running",
             _ => "ci_must_pass",
         }

@@ -1,67 +1,39 @@
-//! Merges: a real three-way merge through `git merge-tree`, a merge commit, and the target moved only from where it was.
+//! The course of a merge: locked while it runs, merged or open again when it ends.
 
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::Result;
 use time::OffsetDateTime;
 
 use super::{
     app::App,
     knobs::take,
+    landing::Landed,
     merge_request::{MergeParams, MergeRequest, MrState, Person},
-    repo::{NewCommit, Repo},
     webhook::Action,
+    world::World,
 };
-
-/// What a merge left in the repository.
-pub(crate) struct Landed {
-    pub merge_commit: String,
-    pub squash_commit: Option<String>,
-}
-
-/// Pushes straight to the target may get in between; after so many of them a merge gives up.
-const TARGET_MOVED_LIMIT: u32 = 10;
-
-impl Repo {
-    /// The tree of a merge of two commits; `None` where they conflict.
-    pub async fn merged_tree(&self, ours: &str, theirs: &str) -> Result<Option<String>> {
-        let output = self.attempt(&["merge-tree", "--write-tree", "--no-messages", ours, theirs], b"", &[]).await?;
-        match output.status.code() {
-            Some(0) => {
-                let text = String::from_utf8_lossy(&output.stdout);
-                Ok(Some(text.lines().next().context("git merge-tree wrote no tree")?.to_owned()))
-            }
-            Some(1) => Ok(None),
-            _ => bail!("git merge-tree failed ({}): {}", output.status, String::from_utf8_lossy(&output.stderr).trim()),
-        }
-    }
-
-    /// Whether the change from the merge base to `head` touches a path with `text` in it.
-    pub async fn touches_path(&self, target: &str, head: &str, text: &str) -> Result<bool> {
-        let names = self.run(&["diff", "--name-only", "-z", "--no-renames", &format!("{target}...{head}")]).await?;
-        Ok(String::from_utf8_lossy(&names).split('\0').any(|name| name.contains(text)))
-    }
-
-    pub async fn changed_files(&self, target: &str, head: &str) -> Result<usize> {
-        let names = self.run(&["diff", "--name-only", "-z", "--no-renames", &format!("{target}...{head}")]).await?;
-        Ok(names.iter().filter(|byte| **byte == 0).count())
-    }
-
-    /// Whether a line added from the merge base to `head` has `text` in it.
-    pub async fn adds_content(&self, target: &str, head: &str, text: &str) -> Result<bool> {
-        let diff = self.run(&["diff", "--unified=0", "--no-color", "--text", &format!("{target}...{head}")]).await?;
-        let diff = String::from_utf8_lossy(&diff).into_owned();
-        Ok(diff.lines().any(|line| line.starts_with('+') && !line.starts_with("+++ ") && line.contains(text)))
-    }
-}
 
 impl App {
     /// Merges an open merge request now. `false`: it was not open any more, or it conflicts (`merge_error` says why).
     pub async fn merge(&self, iid: u64, params: MergeParams, by: Person) -> Result<bool> {
+        self.merge_if(iid, params, by, |_, _| true).await
+    }
+
+    /// Merges as it was armed, if it still is and is mergeable: a cancel that was answered has won.
+    pub async fn merge_armed(&self, iid: u64, params: MergeParams) -> Result<bool> {
+        let ready = |world: &World, found: &MergeRequest| found.auto_merge.is_some() && world.detailed_status(found) == "mergeable";
+        self.merge_if(iid, params, Person::bot(), ready).await
+    }
+
+    async fn merge_if(&self, iid: u64, params: MergeParams, by: Person, ready: impl Fn(&World, &MergeRequest) -> bool) -> Result<bool> {
         let (seen, takes, stuck) = {
             let _gate = self.gate.lock().await;
             let mut world = self.world();
             let takes = Duration::from_millis(world.knobs.merge_takes_ms);
+            if !world.merge_requests.get(&iid).is_some_and(|found| ready(&world, found)) {
+                return Ok(false);
+            }
             let Some(found) = world.merge_requests.get_mut(&iid).filter(|found| found.state == MrState::Opened) else {
                 return Ok(false);
             };
@@ -104,7 +76,7 @@ impl App {
             Ok(Some(landed)) => {
                 found.state = MrState::Merged;
                 found.merged = Some((found.updated_at, by.clone()));
-                found.merge_commit_sha = Some(landed.merge_commit);
+                found.merge_commit_sha = landed.merge_commit;
                 found.squash_commit_sha = landed.squash_commit;
                 found.auto_merge = None;
                 self.announce(&mut world, iid, Action::Merge, by);
@@ -123,47 +95,5 @@ impl App {
                 Err(error)
             }
         }
-    }
-
-    /// Puts the change on the target branch; `None` where it conflicts. The caller holds the gate.
-    pub async fn land(&self, seen: &MergeRequest, params: &MergeParams, by: &Person) -> Result<Option<Landed>> {
-        let author = by.signature();
-        for _try in 0..TARGET_MOVED_LIMIT {
-            let target = self.repo.branch(&seen.target_branch).await?.context("the target branch is gone")?;
-            let squash_commit =
-                if params.squash || seen.squash { Some(self.squash(seen, params, &target).await?) } else { None };
-            let source = squash_commit.as_deref().unwrap_or(&seen.head);
-            let Some(tree) = self.repo.merged_tree(&target, source).await? else { return Ok(None) };
-            let message = params.merge_message.clone().unwrap_or_else(|| self.default_message(seen));
-            let parents = [target.as_str(), source];
-            let commit =
-                NewCommit { tree: &tree, parents: &parents, message: &message, author: &author, committer: &author };
-            let merge_commit = self.repo.commit_tree(&commit).await?;
-            let full_name = format!("refs/heads/{}", seen.target_branch);
-            if self.repo.move_ref(&full_name, &merge_commit, Some(&target)).await? {
-                return Ok(Some(Landed { merge_commit, squash_commit }));
-            }
-        }
-        bail!("the branch {} moved {TARGET_MOVED_LIMIT} times during one merge", seen.target_branch)
-    }
-
-    /// One commit with the tree of the source on the merge base.
-    async fn squash(&self, seen: &MergeRequest, params: &MergeParams, target: &str) -> Result<String> {
-        let base =
-            self.repo.merge_base(&[target, &seen.head]).await?.context("source and target have no common commit")?;
-        let author = seen.author.signature();
-        let message = params.squash_message.clone().unwrap_or_else(|| seen.title.clone());
-        let tree = format!("{}^{{tree}}", seen.head);
-        let tree = self.repo.text(&["rev-parse", "--verify", &tree]).await?;
-        let commit =
-            NewCommit { tree: &tree, parents: &[&base], message: &message, author: &author, committer: &author };
-        self.repo.commit_tree(&commit).await
-    }
-
-    fn default_message(&self, seen: &MergeRequest) -> String {
-        format!(
-            "Merge branch '{}' into '{}'\n\n{}\n\nSee merge request {}!{}",
-            seen.source_branch, seen.target_branch, seen.title, self.project.path, seen.iid
-        )
     }
 }

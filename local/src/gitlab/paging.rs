@@ -25,9 +25,7 @@ pub(crate) fn paged(call: &Call, items: &[Value]) -> Response {
     let number = |number: Option<usize>| number.map_or_else(String::new, |number| number.to_string());
     let links: Vec<String> = [("prev", previous), ("next", next), ("first", Some(1)), ("last", Some(pages))]
         .into_iter()
-        .filter_map(|(name, page)| {
-            page.map(|page| format!("<{}>; rel=\"{name}\"", page_url(call.app.url(), &call.uri, page, per_page)))
-        })
+        .filter_map(|(name, page)| page.map(|page| format!("<{}>; rel=\"{name}\"", page_url(call.app.url(), &call.uri, page, per_page))))
         .collect();
     let headers = [
         ("x-page", page.to_string()),

@@ -43,9 +43,7 @@ impl Params {
 
     pub fn list(&self, name: &str) -> Vec<String> {
         match self.0.get(name) {
-            Some(Value::Array(items)) => {
-                items.iter().map(|item| item.as_str().map_or_else(|| item.to_string(), str::to_owned)).collect()
-            }
+            Some(Value::Array(items)) => items.iter().map(|item| item.as_str().map_or_else(|| item.to_string(), str::to_owned)).collect(),
             Some(Value::String(text)) => text.split(',').filter(|word| !word.is_empty()).map(str::to_owned).collect(),
             _ => Vec::new(),
         }
@@ -108,8 +106,8 @@ impl FromRequest<Arc<App>> for Call {
             return Err(ApiError::not_found("Project"));
         }
         let mut params = Params::default();
-        let pairs = Query::<Vec<(String, String)>>::try_from_uri(&parts.uri)
-            .map_err(|_malformed| ApiError::parameter("the query is malformed"))?;
+        let pairs =
+            Query::<Vec<(String, String)>>::try_from_uri(&parts.uri).map_err(|_malformed| ApiError::parameter("the query is malformed"))?;
         for (key, value) in pairs.0 {
             match key.strip_suffix("[]") {
                 None => drop(params.0.insert(key, Value::String(value))),
@@ -121,8 +119,7 @@ impl FromRequest<Arc<App>> for Call {
         }
         // Nested routers shorten `parts.uri`; links to other pages need the whole.
         let uri = parts.extensions.get::<OriginalUri>().map_or_else(|| parts.uri.clone(), |whole| whole.0.clone());
-        let content_type =
-            parts.headers.get("content-type").and_then(|value| value.to_str().ok()).unwrap_or("").to_owned();
+        let content_type = parts.headers.get("content-type").and_then(|value| value.to_str().ok()).unwrap_or("").to_owned();
         let body = Bytes::from_request(Request::from_parts(parts, body), &()).await.map_err(|_too_large| ApiError {
             status: StatusCode::PAYLOAD_TOO_LARGE,
             body: serde_json::json!({ "error": "Request Entity Too Large" }),
@@ -137,10 +134,7 @@ impl FromRequest<Arc<App>> for Call {
 fn parse_body(content_type: &str, body: &[u8]) -> ApiResult<Map<String, Value>> {
     if !content_type.starts_with("application/json") {
         let text = format!("The provided content-type '{content_type}' is not supported.");
-        return Err(ApiError {
-            status: StatusCode::UNSUPPORTED_MEDIA_TYPE,
-            body: serde_json::json!({ "error": text }),
-        });
+        return Err(ApiError { status: StatusCode::UNSUPPORTED_MEDIA_TYPE, body: serde_json::json!({ "error": text }) });
     }
     match serde_json::from_slice(body) {
         Ok(Value::Object(fields)) => Ok(fields),
@@ -151,7 +145,6 @@ fn parse_body(content_type: &str, body: &[u8]) -> ApiResult<Map<String, Value>> 
 /// `PRIVATE-TOKEN: x` or `Authorization: Bearer x`, and nothing else.
 pub(crate) fn authorize(app: &App, headers: &HeaderMap) -> ApiResult<()> {
     let given = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
-    let token =
-        given("private-token").or_else(|| given("authorization").and_then(|value| value.strip_prefix("Bearer ")));
+    let token = given("private-token").or_else(|| given("authorization").and_then(|value| value.strip_prefix("Bearer ")));
     if token == Some(app.token.as_str()) { Ok(()) } else { Err(ApiError::unauthorized()) }
 }

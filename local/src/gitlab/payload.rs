@@ -15,15 +15,7 @@ use super::{
 /// The second of GitLab's two date formats, of whole seconds.
 fn plain(at: OffsetDateTime) -> String {
     let at = at.to_offset(time::UtcOffset::UTC);
-    format!(
-        "{:04}-{:02}-{:02} {:02}:{:02}:{:02} UTC",
-        at.year(),
-        u8::from(at.month()),
-        at.day(),
-        at.hour(),
-        at.minute(),
-        at.second()
-    )
+    format!("{:04}-{:02}-{:02} {:02}:{:02}:{:02} UTC", at.year(), u8::from(at.month()), at.day(), at.hour(), at.minute(), at.second())
 }
 
 fn project(app: &App) -> Value {

@@ -9,6 +9,7 @@ use super::{
     app::App,
     merge_request::{Check, MergeRequest, MrState, Person},
     pipeline::{Pipeline, PipelinePlan, Status},
+    settings::MergeMethod,
     webhook::Action,
 };
 
@@ -29,8 +30,12 @@ impl App {
         }
         {
             let mut world = self.world();
+            let keeps_armed = world.knobs.project.merge_method == MergeMethod::Merge;
             let Some(found) = world.merge_requests.get_mut(&iid) else { return Ok(()) };
             found.source_missing = source.is_none();
+            if found.target_head != target && !keeps_armed {
+                found.auto_merge = None;
+            }
             found.target_head.clone_from(&target);
             if matches!(&found.check, Check::Done { target: against, .. } if *against != target) {
                 found.recheck();
@@ -96,11 +101,12 @@ impl App {
             Check::Unchecked => Check::Checking,
             Check::Checking => {
                 let conflict = self.repo.merged_tree(target, head).await?.is_none();
-                Check::Done { target: target.to_owned(), conflict }
+                let behind = !self.repo.is_ancestor(target, head).await?;
+                Check::Done { target: target.to_owned(), conflict, behind }
             }
             Check::Done { .. } => return Ok(()),
         };
-        let changed = self.repo.changed_files(target, head).await?;
+        let changed = self.repo.changed_paths(target, head).await?.len();
         let base = self.repo.merge_base(&[target, head]).await?;
         let mut world = self.world();
         let appears = Duration::from_millis(world.knobs.pipeline_appears_ms);
@@ -119,8 +125,7 @@ impl App {
     }
 
     async fn start_pipeline_if_due(&self, iid: u64) -> Result<()> {
-        let due =
-            self.open_merge_request(iid).filter(|found| found.pipeline_due.is_some_and(|at| at <= Instant::now()));
+        let due = self.open_merge_request(iid).filter(|found| found.pipeline_due.is_some_and(|at| at <= Instant::now()));
         if let Some(seen) = due {
             self.start_pipeline(&seen).await?;
         }
@@ -141,9 +146,10 @@ impl App {
             PipelinePlan::Hang => None,
             PipelinePlan::Pass { after } => Some((Status::Success, after)),
             PipelinePlan::Fail { after } => Some((Status::Failed, after)),
-            PipelinePlan::FailIfPath { substring, after } => {
-                Some((verdict(self.repo.touches_path(&seen.target_head, &seen.head, &substring).await?), after))
-            }
+            PipelinePlan::FailIfPath { substring, after } => Some((
+                verdict(self.repo.changed_paths(&seen.target_head, &seen.head).await?.iter().any(|path| path.contains(&substring))),
+                after,
+            )),
             PipelinePlan::FailIfContent { substring, after } => {
                 Some((verdict(self.repo.adds_content(&seen.target_head, &seen.head, &substring).await?), after))
             }
@@ -180,9 +186,7 @@ impl App {
         let due: Vec<(u64, Status)> = world
             .pipelines
             .values()
-            .filter_map(|pipeline| {
-                pipeline.next().filter(|(at, _)| *at <= now).map(|(_, status)| (pipeline.id, status))
-            })
+            .filter_map(|pipeline| pipeline.next().filter(|(at, _)| *at <= now).map(|(_, status)| (pipeline.id, status)))
             .collect();
         for (id, status) in due {
             self.enter(&mut world, id, status);

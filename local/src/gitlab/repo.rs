@@ -37,14 +37,13 @@ pub(super) const ENVIRONMENT: &[(&str, &str)] =
     &[("GIT_CONFIG_NOSYSTEM", "1"), ("GIT_CONFIG_GLOBAL", "/dev/null"), ("GIT_TERMINAL_PROMPT", "0"), ("LC_ALL", "C")];
 
 /// Variables that would redirect `git` to another repository or index if we are started from a Git hook.
-pub(super) const FOREIGN: &[&str] =
-    &["GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY", "GIT_QUARANTINE_PATH"];
+pub(super) const FOREIGN: &[&str] = &["GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY", "GIT_QUARANTINE_PATH"];
 
 impl Repo {
     /// Opens the bare repository at `path`; creates it, with one first commit on `branch`, if it is absent.
     pub async fn open_or_create(path: &Path, branch: &str, owner: &Signature) -> Result<Self> {
-        let absolute = std::path::absolute(path)
-            .with_context(|| format!("the repository path {} cannot be made absolute", path.display()))?;
+        let absolute =
+            std::path::absolute(path).with_context(|| format!("the repository path {} cannot be made absolute", path.display()))?;
         let repo = Self { path: absolute };
         if !repo.path.join("HEAD").exists() {
             tokio::fs::create_dir_all(&repo.path)
@@ -57,8 +56,7 @@ impl Repo {
             let readme = repo.write_blobs(&[b"# Access\n\nOne file for each access in force.\n".to_vec()]).await?;
             let tree = BTreeMap::from([(b"README.md".to_vec(), super::tree::Entry::file(readme[0].clone()))]);
             let tree = repo.write_tree(None, &[], &tree).await?;
-            let commit =
-                NewCommit { tree: &tree, parents: &[], message: "Initial commit\n", author: owner, committer: owner };
+            let commit = NewCommit { tree: &tree, parents: &[], message: "Initial commit\n", author: owner, committer: owner };
             let first = repo.commit_tree(&commit).await?;
             if !repo.move_ref(&format!("refs/heads/{branch}"), &first, None).await? {
                 bail!("the branch {branch} appeared in {} while it was being created", repo.path.display());
@@ -117,12 +115,7 @@ impl Repo {
     pub async fn feed(&self, args: &[&str], stdin: &[u8], environment: &[(&str, &str)]) -> Result<Vec<u8>> {
         let output = self.attempt(args, stdin, environment).await?;
         if !output.status.success() {
-            bail!(
-                "git {} failed ({}): {}",
-                args.join(" "),
-                output.status,
-                String::from_utf8_lossy(&output.stderr).trim()
-            );
+            bail!("git {} failed ({}): {}", args.join(" "), output.status, String::from_utf8_lossy(&output.stderr).trim());
         }
         Ok(output.stdout)
     }
@@ -135,8 +128,7 @@ impl Repo {
     /// The commit a revision names (branch, tag, full or short id), or `None`.
     pub async fn commit_of(&self, revision: &str) -> Result<Option<String>> {
         let revision = format!("{revision}^{{commit}}");
-        let output =
-            self.attempt(&["rev-parse", "--verify", "--quiet", "--end-of-options", &revision], b"", &[]).await?;
+        let output = self.attempt(&["rev-parse", "--verify", "--quiet", "--end-of-options", &revision], b"", &[]).await?;
         Ok(first_line(&output))
     }
 
@@ -149,11 +141,7 @@ impl Repo {
     /// Names and heads of all branches, sorted by name.
     pub async fn branches(&self) -> Result<BTreeMap<String, String>> {
         let list = self.text(&["for-each-ref", "--format=%(objectname) %(refname:lstrip=2)", "refs/heads"]).await?;
-        Ok(list
-            .lines()
-            .filter_map(|line| line.split_once(' '))
-            .map(|(id, name)| (name.to_owned(), id.to_owned()))
-            .collect())
+        Ok(list.lines().filter_map(|line| line.split_once(' ')).map(|(id, name)| (name.to_owned(), id.to_owned())).collect())
     }
 
     pub async fn is_valid_branch_name(&self, name: &str) -> Result<bool> {

@@ -13,9 +13,8 @@ use axum::{
 use serde_json::json;
 
 use super::{
-    admin, app::App, errors::ApiError, faults, graphql, routes_commits as commits, routes_merge,
-    routes_merge_requests as merge_requests, routes_pipelines as pipelines, routes_project as project,
-    routes_repository as repository,
+    admin, app::App, errors::ApiError, faults, graphql, routes_close, routes_commits as commits, routes_merge,
+    routes_merge_requests as merge_requests, routes_pipelines as pipelines, routes_project as project, routes_repository as repository,
 };
 
 /// GitLab's limit on the body of a call.
@@ -55,7 +54,7 @@ fn project_routes() -> Router<Arc<App>> {
         .route("/repository/files/{path}", get(repository::file))
         .route("/repository/files/{path}/raw", get(repository::raw_file))
         .route("/merge_requests", get(merge_requests::list).post(merge_requests::create))
-        .route("/merge_requests/{iid}", get(merge_requests::get).put(merge_requests::update))
+        .route("/merge_requests/{iid}", get(merge_requests::get).put(routes_close::update))
         .route("/merge_requests/{iid}/merge", put(routes_merge::merge))
         .route("/merge_requests/{iid}/cancel_merge_when_pipeline_succeeds", post(routes_merge::cancel_auto_merge))
         .route("/merge_requests/{iid}/commits", get(merge_requests::commits))

@@ -46,6 +46,7 @@ pub(crate) async fn create(call: Call) -> ApiResult {
             return Err(ApiError::bad(format!("The file has changed since you started editing it: {path}")));
         }
     }
+    refuse_by_rule(app, &actions)?;
     let files = app.repo.files(&start.commit).await?;
     let changes = actions.apply(&files)?;
     let tree = write_changes(app, &start.commit, changes).await?;
@@ -55,8 +56,7 @@ pub(crate) async fn create(call: Call) -> ApiResult {
         email: params.filled("author_email").unwrap_or_else(|| committer.email.clone()),
     };
     let parents = [start.commit.as_str()];
-    let commit =
-        NewCommit { tree: &tree, parents: &parents, message: &message, author: &author, committer: &committer };
+    let commit = NewCommit { tree: &tree, parents: &parents, message: &message, author: &author, committer: &committer };
     let id = app.repo.commit_tree(&commit).await?;
     if !app.repo.move_ref(&format!("refs/heads/{branch}"), &id, start.branch_head.as_deref()).await? {
         return Err(ApiError::bad(format!("Could not update refs/heads/{branch}. Please refresh and try again.")));
@@ -75,12 +75,27 @@ pub(crate) async fn create(call: Call) -> ApiResult {
 
 pub(crate) fn refuse_push(app: &App, branch: &str) -> ApiResult<()> {
     let world = app.world();
-    let refused = world.knobs.push_refused.as_ref().is_some_and(|text| branch.contains(text.as_str()));
-    let protected = world.knobs.target_protected && !world.knobs.may_merge && branch == app.project.target_branch;
+    let settings = &world.knobs.project;
+    if settings.archived {
+        return Err(ApiError::message(StatusCode::FORBIDDEN, "403 Forbidden"));
+    }
+    let refused = settings.refused_branch.as_ref().is_some_and(|text| branch.contains(text.as_str()));
+    let protected = settings.target_protected && !settings.may_merge && branch == app.project.target_branch;
     if refused || protected {
-        return Err(ApiError::message(StatusCode::FORBIDDEN, "You are not allowed to push into this branch"));
+        let text = "403 Forbidden - You are not allowed to push into this branch";
+        return Err(ApiError::message(StatusCode::FORBIDDEN, text));
     }
     Ok(())
+}
+
+/// A push rule of the project; its text is what GitLab's pre-receive check says.
+fn refuse_by_rule(app: &App, actions: &Actions) -> ApiResult<()> {
+    let world = app.world();
+    let Some(rule) = &world.knobs.project.prohibited_path else { return Ok(()) };
+    match actions.paths().find(|path| path.contains(rule.as_str())) {
+        Some(path) => Err(ApiError::bad(format!("File name {path} was prohibited by the pattern \"{rule}\"."))),
+        None => Ok(()),
+    }
 }
 
 /// The checks of GitLab's `Commits::CreateService`, in its order and with its words.
@@ -101,21 +116,17 @@ async fn find_start(app: &App, params: &Params, branch: &str) -> ApiResult<Start
         (None, start) => {
             let name = start.unwrap_or_else(|| branch.to_owned());
             let found = app.repo.branch(&name).await?;
-            let found =
-                found.ok_or_else(|| ApiError::bad("You can only create or edit files when you are on a branch"))?;
+            let found = found.ok_or_else(|| ApiError::bad("You can only create or edit files when you are on a branch"))?;
             (found, name != branch)
         }
     };
     if different || force {
         if branch_head.is_some() && !force {
-            let text =
-                format!("A branch called '{branch}' already exists. Switch to that branch in order to make changes");
+            let text = format!("A branch called '{branch}' already exists. Switch to that branch in order to make changes");
             return Err(ApiError::bad(text));
         }
         if !app.repo.is_valid_branch_name(branch).await? {
-            return Err(ApiError::bad(format!(
-                "Something went wrong when we tried to create '{branch}' for you: Branch name is invalid"
-            )));
+            return Err(ApiError::bad(format!("Something went wrong when we tried to create '{branch}' for you: Branch name is invalid")));
         }
     }
     Ok(Start { commit, branch_head })
@@ -178,11 +189,7 @@ pub(crate) async fn refs(call: Call) -> ApiResult<Response> {
     let wanted = call.params.filled("type").unwrap_or_else(|| "all".to_owned());
     for (kind, folder) in [("branch", "refs/heads"), ("tag", "refs/tags")] {
         if wanted == "all" || wanted == kind {
-            let names = call
-                .app
-                .repo
-                .text(&["for-each-ref", "--contains", &id, "--format=%(refname:lstrip=2)", folder])
-                .await?;
+            let names = call.app.repo.text(&["for-each-ref", "--contains", &id, "--format=%(refname:lstrip=2)", folder]).await?;
             found.extend(names.lines().map(|name| json!({ "type": kind, "name": name })));
         }
     }

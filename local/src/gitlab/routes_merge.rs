@@ -25,7 +25,7 @@ pub(crate) async fn merge(call: Call) -> ApiResult {
     let sha = params.filled("sha");
     let (may_merge, sha_required) = {
         let world = app.world();
-        (world.knobs.may_merge, world.knobs.sha_required)
+        (world.knobs.project.may_merge, world.knobs.project.sha_required)
     };
     if sha_required && sha.is_none() {
         return Err(ApiError::bad("SHA must be provided when merging"));
@@ -50,18 +50,12 @@ pub(crate) async fn merge(call: Call) -> ApiResult {
         }
         let status = world.detailed_status(&found);
         let pipeline = world.head_pipeline(&found).map(|pipeline| pipeline.status);
-        if auto {
-            auto_verdict(&found, status, pipeline, app.pipeline_expected(&world, &found))
-        } else {
-            now_verdict(status)
-        }
+        if auto { auto_verdict(&found, status, pipeline, app.pipeline_expected(&world, &found)) } else { now_verdict(status) }
     };
     match verdict {
         Verdict::NotAllowed => Err(ApiError::not_allowed()),
         Verdict::Arm => {
-            if let Some(found) =
-                app.world().merge_requests.get_mut(&found.iid).filter(|found| found.state == MrState::Opened)
-            {
+            if let Some(found) = app.world().merge_requests.get_mut(&found.iid).filter(|found| found.state == MrState::Opened) {
                 found.auto_merge = Some(wanted);
             }
             app.wake.notify_one();

@@ -1,4 +1,4 @@
-//! Merge requests: opening, finding, reading, closing and reopening. Merging has its own file.
+//! Merge requests: opening, finding and reading. Closing and merging have their own files.
 
 use std::time::{Duration, Instant};
 
@@ -9,8 +9,7 @@ use time::OffsetDateTime;
 use super::{
     app::App,
     errors::{ApiError, ApiResult, created, ok},
-    knobs::take,
-    merge_request::{Check, MergeParams, MergeRequest, MrState, Person},
+    merge_request::{Check, MergeRequest, MrState, Person},
     paging::paged,
     params::{Call, Params},
     views,
@@ -26,11 +25,14 @@ pub(crate) async fn create(call: Call) -> ApiResult {
         let text = "You can't use same project/branch for source and target";
         return Err(ApiError::messages(StatusCode::UNPROCESSABLE_ENTITY, text));
     }
+    let archived = app.world().knobs.project.archived;
+    if archived {
+        return Err(ApiError::message(StatusCode::FORBIDDEN, "403 Forbidden"));
+    }
     let _gate = app.gate.lock().await;
     let head = app.repo.branch(&source).await?.filter(|_| is_visible(app, &source));
     let head = head.ok_or_else(|| ApiError::field("source_branch", "does not exist"))?;
-    let target_head =
-        app.repo.branch(&target).await?.ok_or_else(|| ApiError::field("target_branch", "does not exist"))?;
+    let target_head = app.repo.branch(&target).await?.ok_or_else(|| ApiError::field("target_branch", "does not exist"))?;
     refuse_second(app, &source, &target, 0)?;
     let iid = {
         let mut world = app.world();
@@ -82,7 +84,7 @@ fn is_visible(app: &App, branch: &str) -> bool {
     world.born.get(branch).is_none_or(|born| born.elapsed() >= lag)
 }
 
-fn refuse_second(app: &App, source: &str, target: &str, except: u64) -> ApiResult<()> {
+pub(crate) fn refuse_second(app: &App, source: &str, target: &str, except: u64) -> ApiResult<()> {
     match app.world().open_for(source, target, except) {
         Some(other) => {
             let text = format!("Another open merge request already exists for this source branch: !{other}");
@@ -154,135 +156,7 @@ fn matches(params: &Params, found: &MergeRequest) -> bool {
         && params.list("labels").iter().all(|label| found.labels.contains(label))
         && after("updated_after", found.updated_at)
         && after("created_after", found.created_at)
-        && search.is_none_or(|text| {
-            found.title.to_lowercase().contains(&text) || found.description.to_lowercase().contains(&text)
-        })
-}
-
-/// `PUT merge_requests/:iid`
-pub(crate) async fn update(call: Call) -> ApiResult {
-    let Call { app, params, .. } = &call;
-    let known = [
-        "state_event",
-        "title",
-        "description",
-        "labels",
-        "target_branch",
-        "squash",
-        "remove_source_branch",
-        "assignee_id",
-    ];
-    if !known.iter().any(|name| params.0.contains_key(*name)) {
-        return Err(ApiError::parameter(format!(
-            "{} are missing, at least one parameter must be provided",
-            known.join(", ")
-        )));
-    }
-    let event = params.text("state_event");
-    if event.as_deref().is_some_and(|event| event != "close" && event != "reopen") {
-        return Err(ApiError::parameter("state_event does not have a valid value"));
-    }
-    let found = find(&call).await?;
-    edit(app, params, found.iid);
-    match event.as_deref() {
-        Some("close") => close(app, found.iid, &Person::bot()).await?,
-        Some("reopen") => reopen(app, found.iid, &Person::bot()).await?,
-        _ => {}
-    }
-    Ok(ok(view(app, found.iid)?))
-}
-
-fn edit(app: &App, params: &Params, iid: u64) {
-    let mut world = app.world();
-    let Some(found) = world.merge_requests.get_mut(&iid) else { return };
-    let mut changed = false;
-    for (name, field) in [("title", &mut found.title), ("description", &mut found.description)] {
-        if let Some(text) = params.text(name).filter(|text| text != field) {
-            *field = text;
-            changed = true;
-        }
-    }
-    if params.0.contains_key("labels") {
-        found.labels = params.list("labels");
-        changed = true;
-    }
-    if params.0.contains_key("squash") {
-        found.squash = params.flag("squash");
-    }
-    if params.0.contains_key("remove_source_branch") {
-        found.remove_source = params.flag("remove_source_branch");
-    }
-    if let Some(target) = params.filled("target_branch").filter(|target| *target != found.target_branch) {
-        found.target_branch = target;
-        found.recheck();
-        changed = true;
-    }
-    if changed {
-        found.updated_at = OffsetDateTime::now_utc();
-        app.announce(&mut world, iid, Action::Update, &Person::bot());
-        app.wake.notify_one();
-    }
-}
-
-/// Closes an open merge request; leaves any other as it is, without a word, as GitLab does.
-pub(crate) async fn close(app: &std::sync::Arc<App>, iid: u64, by: &Person) -> ApiResult<()> {
-    let (seen, race, after) = {
-        let mut world = app.world();
-        let Some(found) = world.merge_requests.get_mut(&iid).filter(|found| found.state == MrState::Opened) else {
-            return Ok(());
-        };
-        let seen = found.clone();
-        found.state = MrState::Closed;
-        found.closed = Some((OffsetDateTime::now_utc(), by.clone()));
-        found.updated_at = OffsetDateTime::now_utc();
-        found.auto_merge = None;
-        found.merge_error = None;
-        app.announce(&mut world, iid, Action::Close, by);
-        let race = take(&mut world.knobs.closed_yet_merged);
-        (seen, race, Duration::from_millis(world.knobs.closed_yet_merged_after_ms))
-    };
-    app.wake.notify_one();
-    if race && after.is_zero() {
-        land_anyway(app, &seen).await?;
-    } else if race {
-        let app = std::sync::Arc::clone(app);
-        tokio::spawn(async move {
-            tokio::time::sleep(after).await;
-            if let Err(error) = land_anyway(&app, &seen).await {
-                tracing::error!(error = format!("{error:#}"), "the merge that was to win against a close failed");
-            }
-        });
-    }
-    Ok(())
-}
-
-/// The merge that was already running when the close came: on the target, while the merge request says closed for ever.
-async fn land_anyway(app: &App, seen: &MergeRequest) -> anyhow::Result<()> {
-    let _gate = app.gate.lock().await;
-    let params = seen.auto_merge.clone().unwrap_or_default();
-    app.land(seen, &params, &Person::bot()).await.map(drop)
-}
-
-/// Reopens a closed merge request whose source branch still exists; leaves any other as it is.
-pub(crate) async fn reopen(app: &App, iid: u64, by: &Person) -> ApiResult<()> {
-    let Some(seen) = app.world().merge_requests.get(&iid).filter(|found| found.state == MrState::Closed).cloned()
-    else {
-        return Ok(());
-    };
-    refuse_second(app, &seen.source_branch, &seen.target_branch, iid)?;
-    if app.repo.branch(&seen.source_branch).await?.is_none() {
-        return Ok(());
-    }
-    let mut world = app.world();
-    if let Some(found) = world.merge_requests.get_mut(&iid) {
-        found.state = MrState::Opened;
-        found.closed = None;
-        found.updated_at = OffsetDateTime::now_utc();
-        found.recheck();
-    }
-    app.announce(&mut world, iid, Action::Reopen, by);
-    app.wake.notify_one();
-    Ok(())
+        && search.is_none_or(|text| found.title.to_lowercase().contains(&text) || found.description.to_lowercase().contains(&text))
 }
 
 /// `GET merge_requests/:iid/commits`
@@ -296,7 +170,5 @@ pub(crate) async fn commits(call: Call) -> ApiResult {
 /// `GET merge_requests/:iid/approvals`: this project asks for none.
 pub(crate) async fn approvals(call: Call) -> ApiResult {
     let found = find(&call).await?;
-    Ok(ok(
-        json!({ "iid": found.iid, "approvals_required": 0, "approvals_left": 0, "approved": true, "approved_by": [] }),
-    ))
+    Ok(ok(json!({ "iid": found.iid, "approvals_required": 0, "approvals_left": 0, "approved": true, "approved_by": [] })))
 }

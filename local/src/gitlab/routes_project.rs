@@ -24,27 +24,25 @@ pub(crate) async fn user(call: Call) -> ApiResult {
 }
 
 /// `GET /personal_access_tokens/self`
-pub(crate) async fn token(_call: Call) -> ApiResult {
+pub(crate) async fn token(call: Call) -> ApiResult {
+    let settings = call.app.world().knobs.project.clone();
     Ok(ok(json!({
         "id": 7,
         "name": "muster",
         "revoked": false,
         "active": true,
-        "scopes": ["api"],
+        "scopes": settings.token_scopes,
         "user_id": Person::bot().id,
         "created_at": "2026-01-01T00:00:00.000Z",
         "last_used_at": null,
-        "expires_at": "2099-12-31",
+        "expires_at": settings.token_expires_at,
     })))
 }
 
 /// `GET /projects/:id`
 pub(crate) async fn project(call: Call) -> ApiResult {
     let app = &call.app;
-    let (must_pass, may_merge) = {
-        let world = app.world();
-        (world.knobs.pipelines_must_succeed, world.knobs.may_merge)
-    };
+    let settings = app.world().knobs.project.clone();
     let group = app.project.path.rsplit_once('/').map_or("", |(group, _)| group);
     Ok(ok(json!({
         "id": app.project.id,
@@ -54,28 +52,28 @@ pub(crate) async fn project(call: Call) -> ApiResult {
         "namespace": { "id": 1, "name": group, "path": group, "kind": "group", "full_path": group },
         "default_branch": app.project.target_branch,
         "visibility": "private",
-        "archived": false,
+        "archived": settings.archived,
         "empty_repo": false,
         "web_url": app.web_url(),
         "http_url_to_repo": format!("{}.git", app.web_url()),
         "ssh_url_to_repo": format!("git@127.0.0.1:{}.git", app.project.path),
-        "merge_method": "merge",
-        "squash_option": "default_off",
+        "merge_method": settings.merge_method,
+        "squash_option": settings.squash_option,
         "merge_requests_enabled": true,
         "merge_requests_access_level": "enabled",
         "repository_access_level": "enabled",
         "builds_access_level": "enabled",
         "jobs_enabled": true,
-        "only_allow_merge_if_pipeline_succeeds": must_pass,
+        "only_allow_merge_if_pipeline_succeeds": settings.pipelines_must_succeed,
         "only_allow_merge_if_all_discussions_are_resolved": false,
-        "allow_merge_on_skipped_pipeline": false,
+        "allow_merge_on_skipped_pipeline": settings.skipped_counts,
         "merge_pipelines_enabled": false,
         "merge_trains_enabled": false,
         "remove_source_branch_after_merge": false,
         "merge_commit_template": null,
         "squash_commit_template": null,
         "permissions": {
-            "project_access": { "access_level": if may_merge { 40 } else { 30 }, "notification_level": 3 },
+            "project_access": { "access_level": if settings.may_merge { 40 } else { 30 }, "notification_level": 3 },
             "group_access": null,
         },
     })))
@@ -84,10 +82,11 @@ pub(crate) async fn project(call: Call) -> ApiResult {
 /// `GET protected_branches/:name`
 pub(crate) async fn protected_branch(call: Call) -> ApiResult {
     let name = call.path("name")?;
-    if name != call.app.project.target_branch || !call.app.world().knobs.target_protected {
+    if name != call.app.project.target_branch || !call.app.world().knobs.project.target_protected {
         return Err(ApiError::not_found(""));
     }
-    let maintainers = json!([{ "id": 1, "access_level": 40, "access_level_description": "Maintainers", "user_id": null, "group_id": null }]);
+    let maintainers =
+        json!([{ "id": 1, "access_level": 40, "access_level_description": "Maintainers", "user_id": null, "group_id": null }]);
     Ok(ok(json!({
         "id": 1,
         "name": name,

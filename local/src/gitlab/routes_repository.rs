@@ -23,7 +23,7 @@ async fn branch_view(app: &App, name: &str, head: &str) -> ApiResult<Value> {
     let is_target = name == app.project.target_branch;
     let (protected, may_push) = {
         let world = app.world();
-        (is_target && world.knobs.target_protected, !is_target || world.knobs.may_merge)
+        (is_target && world.knobs.project.target_protected, !is_target || world.knobs.project.may_merge)
     };
     let merged = !is_target && app.repo.is_ancestor(head, &format!("refs/heads/{}", app.project.target_branch)).await?;
     Ok(json!({
@@ -75,8 +75,7 @@ pub(crate) async fn create_branch(call: Call) -> ApiResult {
     if app.repo.branch(&name).await?.is_some() {
         return Err(ApiError::bad("Branch already exists"));
     }
-    let head =
-        app.repo.commit_of(&from).await?.ok_or_else(|| ApiError::bad(format!("Invalid reference name: {from}")))?;
+    let head = app.repo.commit_of(&from).await?.ok_or_else(|| ApiError::bad(format!("Invalid reference name: {from}")))?;
     if !app.repo.move_ref(&format!("refs/heads/{name}"), &head, None).await? {
         return Err(ApiError::bad("Branch already exists"));
     }

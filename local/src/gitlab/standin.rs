@@ -23,7 +23,7 @@ use super::{
     merge_request::{MergeParams, Person},
     pipeline::{PipelinePlan, Status},
     repo::{ENVIRONMENT, FOREIGN, Repo},
-    routes, routes_merge_requests,
+    routes, routes_close,
     webhook::{Delivery, Webhook},
     world::{MrView, World},
 };
@@ -64,24 +64,15 @@ impl StandIn {
         let owner = Person::named("administrator").signature();
         let repo = Repo::open_or_create(&options.repository, &options.target_branch, &owner).await?;
         repo.require_merge_tree().await?;
-        let world = World {
-            last_iid: repo.last_iid().await?,
-            plan: options.pipeline,
-            webhook: options.webhook,
-            ..World::default()
-        };
-        let listener = TcpListener::bind(options.bind)
-            .await
-            .with_context(|| format!("the GitLab stand-in cannot listen on {}", options.bind))?;
+        let world = World { last_iid: repo.last_iid().await?, plan: options.pipeline, webhook: options.webhook, ..World::default() };
+        let listener =
+            TcpListener::bind(options.bind).await.with_context(|| format!("the GitLab stand-in cannot listen on {}", options.bind))?;
         let address = listener.local_addr()?;
         let (outgoing, queue) = mpsc::unbounded_channel();
         let project = Project { id: options.project_id, path: options.project, target_branch: options.target_branch };
         let app = Arc::new(App::new(project, options.token, repo, world, format!("http://{address}"), outgoing));
         let client = reqwest::Client::builder().no_proxy().build().context("no HTTP client for webhooks")?;
-        let tasks = vec![
-            tokio::spawn(Arc::clone(&app).run_clock()),
-            tokio::spawn(Arc::clone(&app).run_webhooks(client, queue)),
-        ];
+        let tasks = vec![tokio::spawn(Arc::clone(&app).run_clock()), tokio::spawn(Arc::clone(&app).run_webhooks(client, queue))];
         let (stop, stopped) = oneshot::channel::<()>();
         let service = routes::router(Arc::clone(&app)).into_make_service_with_connect_info::<Connection>();
         let server = axum::serve(CuttableListener(listener), service).with_graceful_shutdown(async move {
@@ -157,13 +148,13 @@ impl StandIn {
 
     /// A person closes a merge request.
     pub async fn close_as(&self, iid: u64, person: &str) -> Result<()> {
-        let closed = routes_merge_requests::close(&self.app, iid, &Person::named(person)).await;
+        let closed = routes_close::close(&self.app, iid, &Person::named(person)).await;
         closed.map_err(|error| anyhow::anyhow!("close was refused: {}", error.body))
     }
 
     /// A person reopens a closed merge request.
     pub async fn reopen_as(&self, iid: u64, person: &str) -> Result<()> {
-        let reopened = routes_merge_requests::reopen(&self.app, iid, &Person::named(person)).await;
+        let reopened = routes_close::reopen(&self.app, iid, &Person::named(person)).await;
         reopened.map_err(|error| anyhow::anyhow!("reopen was refused: {}", error.body))
     }
 
@@ -174,17 +165,9 @@ impl StandIn {
 
     /// A person pushes one commit to a branch (made from the target branch if absent); `None` deletes a file.
     /// Answers the commit's id.
-    pub async fn push_as(
-        &self,
-        person: &str,
-        branch: &str,
-        files: &[(&str, Option<&str>)],
-        message: &str,
-    ) -> Result<String> {
-        let changes: BTreeMap<String, Option<Vec<u8>>> = files
-            .iter()
-            .map(|(path, content)| ((*path).to_owned(), content.map(|content| content.as_bytes().to_vec())))
-            .collect();
+    pub async fn push_as(&self, person: &str, branch: &str, files: &[(&str, Option<&str>)], message: &str) -> Result<String> {
+        let changes: BTreeMap<String, Option<Vec<u8>>> =
+            files.iter().map(|(path, content)| ((*path).to_owned(), content.map(|content| content.as_bytes().to_vec()))).collect();
         self.app.push(branch, changes, message, &Person::named(person)).await
     }
 

@@ -116,7 +116,7 @@ impl Repo {
             let id = self.feed(&["hash-object", "-w", "--stdin"], one, &[]).await?;
             return Ok(vec![String::from_utf8_lossy(&id).trim().to_owned()]);
         }
-        let folder = tempfile::tempdir().context("no folder for temporary files could be made")?;
+        let folder = tempfile::tempdir_in(self.path()).context("no folder for temporary files could be made")?;
         let mut paths = String::new();
         for (number, content) in contents.iter().enumerate() {
             let path = folder.path().join(number.to_string());
@@ -134,7 +134,7 @@ impl Repo {
 
     /// Writes the tree of `base` (`None`: empty) with `removed` taken out and `added` put in, through an index of its own.
     pub async fn write_tree(&self, base: Option<&str>, removed: &[Vec<u8>], added: &Files) -> Result<String> {
-        let folder = tempfile::tempdir().context("no folder for a temporary index could be made")?;
+        let folder = tempfile::tempdir_in(self.path()).context("no folder for a temporary index could be made")?;
         let index = folder.path().join("index");
         let index = index.to_string_lossy();
         let environment = [("GIT_INDEX_FILE", index.as_ref())];

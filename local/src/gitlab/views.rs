@@ -10,8 +10,7 @@ use super::{
     world::World,
 };
 
-const ISO: &[BorrowedFormatItem<'_>] =
-    format_description!("[year]-[month]-[day]T[hour]:[minute]:[second].[subsecond digits:3]Z");
+const ISO: &[BorrowedFormatItem<'_>] = format_description!("[year]-[month]-[day]T[hour]:[minute]:[second].[subsecond digits:3]Z");
 
 pub(crate) fn iso(at: OffsetDateTime) -> String {
     at.to_offset(time::UtcOffset::UTC).format(ISO).unwrap_or_default()
@@ -67,8 +66,7 @@ pub(crate) fn pipeline_detail(app: &App, found: &Pipeline) -> Value {
     view["tag"] = json!(false);
     view["yaml_errors"] = Value::Null;
     view["user"] = person(app, &Person::bot());
-    view["detailed_status"] =
-        json!({ "text": found.status.name(), "label": found.status.name(), "group": found.status.name() });
+    view["detailed_status"] = json!({ "text": found.status.name(), "label": found.status.name(), "group": found.status.name() });
     view
 }
 
@@ -153,6 +151,6 @@ fn details(app: &App, world: &World, found: &MergeRequest) -> Map<String, Value>
         "diff_refs": found.base.as_ref().map(|base| json!({ "base_sha": base, "head_sha": found.head, "start_sha": base })),
         "merge_error": found.merge_error,
         "rebase_in_progress": false,
-        "user": { "can_merge": world.knobs.may_merge },
+        "user": { "can_merge": world.knobs.project.may_merge },
     }))
 }

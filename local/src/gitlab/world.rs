@@ -65,7 +65,7 @@ impl World {
     }
 
     pub fn detailed_status(&self, merge_request: &MergeRequest) -> &'static str {
-        merge_request.detailed_status(self.head_pipeline(merge_request), self.knobs.pipelines_must_succeed)
+        merge_request.detailed_status(self.head_pipeline(merge_request), &self.knobs.project)
     }
 
     /// The open merge request of a source branch, other than `except`.

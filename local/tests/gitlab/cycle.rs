@@ -15,10 +15,7 @@ async fn an_armed_merge_request_merges_when_its_pipeline_passes() {
     let base = forge.head("main");
     let sha = forge.commit("muster/default/0a0b", "grants/ann.json", "{}\n").await;
     let opened = forge
-        .post(
-            "/projects/7/merge_requests",
-            json!({ "source_branch": "muster/default/0a0b", "target_branch": "main", "title": "Round 1" }),
-        )
+        .post("/projects/7/merge_requests", json!({ "source_branch": "muster/default/0a0b", "target_branch": "main", "title": "Round 1" }))
         .await;
     assert_eq!((opened.status, status(&opened.body), &opened.body["sha"]), (201, "preparing", &Value::Null));
     let iid = opened.body["iid"].as_u64().unwrap();
@@ -27,10 +24,7 @@ async fn an_armed_merge_request_merges_when_its_pipeline_passes() {
     forge.wait(iid, |found| status(found) == "ci_still_running").await;
     let body = json!({ "sha": sha, "auto_merge": true, "merge_when_pipeline_succeeds": true, "merge_commit_message": MESSAGE });
     let armed = forge.merge(iid, body).await;
-    assert_eq!(
-        (armed.status, &armed.body["merge_when_pipeline_succeeds"], state(&armed.body)),
-        (200, &json!(true), "opened")
-    );
+    assert_eq!((armed.status, &armed.body["merge_when_pipeline_succeeds"], state(&armed.body)), (200, &json!(true), "opened"));
 
     let merged = forge.wait(iid, |found| state(found) == "merged").await;
     assert_eq!(merged["merge_commit_sha"], json!(forge.head("main")));
@@ -45,12 +39,7 @@ async fn a_merge_request_steps_from_preparing_to_mergeable_by_being_read() {
     let forge = Forge::passing().await;
     forge.standin.set_knobs(|knobs| knobs.check_step_ms = 60_000);
     forge.commit("round", "a.json", "{}").await;
-    forge
-        .post(
-            "/projects/:id/merge_requests",
-            json!({ "source_branch": "round", "target_branch": "main", "title": "r" }),
-        )
-        .await;
+    forge.post("/projects/:id/merge_requests", json!({ "source_branch": "round", "target_branch": "main", "title": "r" })).await;
     let mut seen = Vec::new();
     for _ in 0..3 {
         seen.push(status(&forge.merge_request(1).await).to_owned());
@@ -69,8 +58,7 @@ async fn a_failed_pipeline_stops_the_merge_and_a_hanging_one_delays_it() {
     forge.standin.set_pipeline(PipelinePlan::Hang);
     let (hanging, sha) = forge.ready("two", "ci_still_running").await;
     assert_eq!(forge.merge(hanging, json!({ "sha": sha, "auto_merge": true })).await.status, 200);
-    let pipeline =
-        forge.wait(hanging, |found| found["head_pipeline"]["status"] == "running").await["head_pipeline"]["id"].clone();
+    let pipeline = forge.wait(hanging, |found| found["head_pipeline"]["status"] == "running").await["head_pipeline"]["id"].clone();
     let cancelled = forge.post(&format!("/projects/:id/pipelines/{pipeline}/cancel"), json!({})).await;
     assert_eq!((cancelled.status, &cancelled.body["status"]), (200, &json!("canceled")));
     assert_eq!(state(&forge.merge_request(hanging).await), "opened");
@@ -98,13 +86,9 @@ async fn without_a_pipeline_nothing_merges_unless_the_project_asks_for_none() {
     assert_eq!(forge.merge(iid, json!({ "sha": sha })).await.status, 405);
     assert_eq!(forge.merge_request(iid).await["head_pipeline"], Value::Null);
 
-    forge.standin.set_knobs(|knobs| knobs.pipelines_must_succeed = false);
+    forge.standin.set_knobs(|knobs| knobs.project.pipelines_must_succeed = false);
     let merged = forge.merge(iid, json!({ "sha": sha, "auto_merge": true })).await;
-    assert_eq!(
-        (merged.status, state(&merged.body)),
-        (200, "merged"),
-        "auto-merge with no pipeline at all merges at once"
-    );
+    assert_eq!((merged.status, state(&merged.body)), (200, "merged"), "auto-merge with no pipeline at all merges at once");
 }
 
 #[tokio::test]
@@ -140,11 +124,7 @@ async fn a_squash_puts_one_commit_on_the_target_and_the_source_branch_goes() {
     let squash = merged.body["squash_commit_sha"].as_str().unwrap();
     assert_eq!((forge.on_target(squash), forge.on_target(&sha)), (true, false));
     assert_eq!(forge.get("/projects/:id/repository/branches/round").await.status, 404);
-    assert_eq!(
-        forge.get(&format!("/projects/:id/repository/commits/{sha}")).await.status,
-        200,
-        "kept by its merge request"
-    );
+    assert_eq!(forge.get(&format!("/projects/:id/repository/commits/{sha}")).await.status, 200, "kept by its merge request");
 }
 
 #[tokio::test]

@@ -95,10 +95,7 @@ async fn a_branch_is_visible_only_after_its_lag() {
 async fn arming_can_lie_and_refuse() {
     let forge = Forge::with(PipelinePlan::Hang).await;
     let (iid, sha) = forge.ready("round", "ci_still_running").await;
-    let knobs = forge
-        .try_call(Method::PATCH, "/_standin/knobs", Some(json!({ "merge_405": 2, "merge_unarmed": 1 })))
-        .await
-        .unwrap();
+    let knobs = forge.try_call(Method::PATCH, "/_standin/knobs", Some(json!({ "merge_405": 2, "merge_unarmed": 1 }))).await.unwrap();
     assert_eq!(knobs.status, 200, "{}", knobs.body);
     let mut seen = Vec::new();
     for _ in 0..4 {

@@ -18,12 +18,7 @@ async fn ask(forge: &Forge, query: &str, variables: Value) -> Value {
 async fn blobs_are_read_in_bulk_and_absent_paths_are_left_out() {
     let forge = Forge::passing().await;
     forge.commit("work", "grants/ä b.json", "{\"a\":1}\n").await;
-    let body = ask(
-        &forge,
-        QUERY,
-        json!({ "project": "acme/access", "ref": "work", "paths": ["nope", "grants/ä b.json", "grants"] }),
-    )
-    .await;
+    let body = ask(&forge, QUERY, json!({ "project": "acme/access", "ref": "work", "paths": ["nope", "grants/ä b.json", "grants"] })).await;
     let oid = forge.standin.git(&["rev-parse", "work:grants/ä b.json"]).unwrap();
     let node = json!({ "path": "grants/ä b.json", "oid": oid, "rawBlob": "{\"a\":1}\n", "size": "8" });
     assert_eq!(body, json!({ "data": { "project": { "repository": { "blobs": { "nodes": [node] } } } } }));
@@ -61,11 +56,7 @@ async fn everything_else_is_an_error() {
         (QUERY, json!({ "project": "acme/access", "ref": "main", "paths": many }), "paths: at most 100"),
         (QUERY, json!({ "project": "acme/access", "ref": "main" }), "Variable $paths of type [String!]!"),
         ("{ currentUser { name } }", json!({}), "Field 'currentUser' doesn't exist on type 'Query'"),
-        (
-            "query($project: ID!) { project(fullPath: $project) { issues { nodes { id } } } }",
-            good.clone(),
-            "Field 'issues'",
-        ),
+        ("query($project: ID!) { project(fullPath: $project) { issues { nodes { id } } } }", good.clone(), "Field 'issues'"),
         ("query { project(fullPath: $x) { repository { rootRef } } }", json!({}), "Variable $x is used"),
         ("query { project(", json!({}), "Unexpected end of document"),
         ("mutation { x }", json!({}), "Parse error"),

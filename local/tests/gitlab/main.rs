@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used)] // A test says what went wrong by failing.
 
+mod admin;
 mod cycle;
 mod faults;
 mod forge;
@@ -9,4 +10,5 @@ mod graphql;
 mod races;
 mod reads;
 mod refusals;
+mod settings;
 mod webhooks;

@@ -13,10 +13,7 @@ async fn closing_an_armed_merge_request_disarms_it_for_good() {
     let (iid, sha) = forge.ready("round", "ci_still_running").await;
     forge.merge(iid, json!({ "sha": sha, "auto_merge": true })).await;
     let closed = forge.close(iid).await;
-    assert_eq!(
-        (closed.status, state(&closed.body), &closed.body["merge_when_pipeline_succeeds"]),
-        (200, "closed", &json!(false))
-    );
+    assert_eq!((closed.status, state(&closed.body), &closed.body["merge_when_pipeline_succeeds"]), (200, "closed", &json!(false)));
     let reopened = forge.put(&format!("/projects/:id/merge_requests/{iid}"), json!({ "state_event": "reopen" })).await;
     assert_eq!((state(&reopened.body), &reopened.body["merge_when_pipeline_succeeds"]), ("opened", &json!(false)));
 }
@@ -123,4 +120,21 @@ async fn two_merges_at_once_land_both_and_one_twice_lands_once() {
     assert!(ok[1] == 405 || ok[1] == 422, "{ok:?}");
     assert!(forge.on_target(&first) && forge.on_target(&second));
     assert_eq!(forge.standin.git(&["rev-list", "--merges", "--count", "main"]).unwrap(), "2");
+}
+
+#[tokio::test]
+async fn a_cancel_that_succeeded_means_no_merge() {
+    let forge = Forge::with(PipelinePlan::Hang).await;
+    for round in 0..8_u64 {
+        let (iid, sha) = forge.ready(&format!("round-{round}"), "ci_still_running").await;
+        forge.merge(iid, json!({ "sha": sha, "auto_merge": true })).await;
+        let found = forge.wait(iid, |found| found["head_pipeline"]["status"] == "running").await;
+        let pipeline = found["head_pipeline"]["id"].as_u64().unwrap();
+        let path = format!("/projects/:id/merge_requests/{iid}/cancel_merge_when_pipeline_succeeds");
+        forge.standin.end_pipeline(pipeline, local::gitlab::PipelineStatus::Success);
+        tokio::time::sleep(Duration::from_millis(round)).await;
+        let cancelled = forge.post(&path, json!({})).await.body["status"] == json!("success");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        assert_eq!((cancelled, forge.on_target(&sha)), (cancelled, !cancelled), "after {round} ms");
+    }
 }

@@ -36,10 +36,7 @@ async fn merge_base_and_compare_agree_with_git() {
     let compared = forge.get("/projects/:id/repository/compare?from=main&to=work").await.body;
     assert_eq!((compared["commits"].as_array().unwrap().len(), &compared["commits"][0]["id"]), (1, &json!(sha)));
     let diff = &compared["diffs"][0];
-    assert_eq!(
-        (&diff["new_path"], &diff["new_file"], &diff["diff"]),
-        (&json!("a.json"), &json!(true), &json!("@@ -0,0 +1 @@\n+a\n"))
-    );
+    assert_eq!((&diff["new_path"], &diff["new_file"], &diff["diff"]), (&json!("a.json"), &json!(true), &json!("@@ -0,0 +1 @@\n+a\n")));
     assert_eq!(compared["diffs"].as_array().unwrap().len(), 1);
 }
 
@@ -66,12 +63,7 @@ async fn lists_come_in_pages_with_links() {
     let forge = Forge::passing().await;
     for name in ["a", "b", "c"] {
         forge.commit(name, name, name).await;
-        forge
-            .post(
-                "/projects/:id/merge_requests",
-                json!({ "source_branch": name, "target_branch": "main", "title": name }),
-            )
-            .await;
+        forge.post("/projects/:id/merge_requests", json!({ "source_branch": name, "target_branch": "main", "title": name })).await;
     }
     let mut url = format!("{}/api/v4/projects/7/merge_requests?state=opened&sort=asc&per_page=2", forge.standin.url());
     let (mut found, mut pages) = (Vec::new(), 0);
@@ -88,8 +80,7 @@ async fn lists_come_in_pages_with_links() {
         }
     }
     assert_eq!((found, pages), (vec![1, 2, 3], 2));
-    let only =
-        forge.get("/projects/:id/merge_requests?source_branch=b&state=all&author_username=muster-bot").await.body;
+    let only = forge.get("/projects/:id/merge_requests?source_branch=b&state=all&author_username=muster-bot").await.body;
     assert_eq!((only.as_array().unwrap().len(), &only[0]["iid"]), (1, &json!(2)));
     assert_eq!(forge.get("/projects/:id/merge_requests?author_username=alice").await.body, json!([]));
 }
@@ -119,10 +110,7 @@ async fn pipelines_are_listed_by_commit() {
     assert_eq!(list[0]["ref"], json!(format!("refs/merge-requests/{iid}/head")));
     let more = forge.post(&format!("/projects/:id/merge_requests/{iid}/pipelines"), json!({})).await;
     assert_eq!(more.status, 201);
-    assert_eq!(
-        forge.get(&format!("/projects/:id/merge_requests/{iid}/pipelines")).await.body.as_array().unwrap().len(),
-        2
-    );
+    assert_eq!(forge.get(&format!("/projects/:id/merge_requests/{iid}/pipelines")).await.body.as_array().unwrap().len(), 2);
 }
 
 #[tokio::test]
@@ -144,8 +132,7 @@ async fn a_restart_keeps_the_repository_and_counts_on() {
     let client = reqwest::Client::new();
     let body = json!({ "source_branch": "round", "target_branch": "main", "title": "again" });
     let url = format!("{}/api/v4/projects/7/merge_requests", second.url());
-    let opened: Value =
-        client.post(url).header("PRIVATE-TOKEN", "t").json(&body).send().await.unwrap().json().await.unwrap();
+    let opened: Value = client.post(url).header("PRIVATE-TOKEN", "t").json(&body).send().await.unwrap().json().await.unwrap();
     assert_eq!(opened["iid"], json!(iid + 1));
     let url = second.url();
     second.stop().await;

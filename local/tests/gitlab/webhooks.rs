@@ -59,10 +59,7 @@ async fn a_merge_request_and_its_pipeline_are_announced() {
     assert_eq!(header("idempotency-key"), header("webhook-id"));
     assert_eq!(body["project"]["id"], json!(7));
     let about = &body["object_attributes"];
-    assert_eq!(
-        (&about["iid"], &about["state"], &about["last_commit"]["id"]),
-        (&json!(iid), &json!("merged"), &json!(sha))
-    );
+    assert_eq!((&about["iid"], &about["state"], &about["last_commit"]["id"]), (&json!(iid), &json!("merged"), &json!(sha)));
     assert_eq!(about["source_branch"], json!("round"));
     for _ in 0..100 {
         if forge.standin.deliveries().len() == 5 {
@@ -89,11 +86,7 @@ async fn events_are_dropped_and_doubled_when_asked() {
     let all = wait_for(&received, 2).await;
     let keys: HashSet<&str> = all.iter().map(|(headers, _)| headers["idempotency-key"].to_str().unwrap()).collect();
     assert_eq!((all.len(), keys.len()), (2, 1));
-    assert_eq!(
-        actions(&all, "merge_request"),
-        ["close".to_owned()].into(),
-        "the opening was dropped, the close sent twice"
-    );
+    assert_eq!(actions(&all, "merge_request"), ["close".to_owned()].into(), "the opening was dropped, the close sent twice");
 }
 
 #[tokio::test]
