@@ -9,9 +9,7 @@ use crate::forge::{ForgeError, ProjectRef};
 pub(super) async fn target_head(client: &Client, project: &ProjectRef) -> Result<String, ForgeError> {
     match read(client, project, &project.target_branch).await? {
         Some(branch) => Ok(branch.commit.id),
-        None => {
-            Err(ForgeError::NotFound { what: format!("branch {} of project {}", project.target_branch, project.path) })
-        }
+        None => Err(ForgeError::NotFound { what: format!("branch {} of project {}", project.target_branch, project.path) }),
     }
 }
 

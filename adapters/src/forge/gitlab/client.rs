@@ -107,38 +107,20 @@ impl Client {
         Ok(hex::encode(hash.finalize()))
     }
 
-    async fn whole(
-        &self,
-        call: &'static str,
-        method: Method,
-        route: &str,
-        body: Option<Vec<u8>>,
-    ) -> Result<Reply, ForgeError> {
+    async fn whole(&self, call: &'static str, method: Method, route: &str, body: Option<Vec<u8>>) -> Result<Reply, ForgeError> {
         match self.take(call, method, route, body).await? {
             Taken::Whole(reply) => Ok(reply),
             Taken::TooLarge => Err(too_large(call)),
         }
     }
 
-    async fn take(
-        &self,
-        call: &'static str,
-        method: Method,
-        route: &str,
-        body: Option<Vec<u8>>,
-    ) -> Result<Taken, ForgeError> {
+    async fn take(&self, call: &'static str, method: Method, route: &str, body: Option<Vec<u8>>) -> Result<Taken, ForgeError> {
         let response = self.send(call, method, route, body).await?;
         take_body(call, self.call_timeout, response).await
     }
 
     /// `route` is relative to `/api/v4/`, but for `graphql`, which has no version.
-    async fn send(
-        &self,
-        call: &'static str,
-        method: Method,
-        route: &str,
-        body: Option<Vec<u8>>,
-    ) -> Result<Response, ForgeError> {
+    async fn send(&self, call: &'static str, method: Method, route: &str, body: Option<Vec<u8>>) -> Result<Response, ForgeError> {
         let prefix = if route == "graphql" { "api/" } else { "api/v4/" };
         let url = self.base.join(&format!("{prefix}{route}")).map_err(|error| ForgeError::Unexpected {
             call,
@@ -176,9 +158,7 @@ fn judge(call: &'static str, status: u16, headers: &HeaderMap, body: Vec<u8>) ->
         408 | 500.. => Err(ForgeError::Unreachable { detail: said() }),
         301 | 308 => {
             let to = headers.get(LOCATION).and_then(|value| value.to_str().ok()).unwrap_or("an unnamed place");
-            Err(ForgeError::NotFound {
-                what: format!("this project under its old name any more: it has moved to {to}"),
-            })
+            Err(ForgeError::NotFound { what: format!("this project under its old name any more: it has moved to {to}") })
         }
         // A proxy refuses a large body with a page of its own; that is about the body, not about reaching GitLab.
         413 => Ok(Reply { call, status, body, next_page: None }),
@@ -232,13 +212,14 @@ fn base_url(given: &str) -> Result<Url, BadGitLabOptions> {
     let bad = || BadGitLabOptions::BaseUrl { given: given.to_owned() };
     let trimmed = given.trim().trim_end_matches('/').trim_end_matches("/api/v4");
     let url = Url::parse(&format!("{trimmed}/")).map_err(|_| bad())?;
-    let usable =
-        matches!(url.scheme(), "http" | "https") && url.has_host() && url.query().is_none() && url.fragment().is_none();
+    let usable = matches!(url.scheme(), "http" | "https") && url.has_host() && url.query().is_none() && url.fragment().is_none();
     if usable { Ok(url) } else { Err(bad()) }
 }
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
+
     use super::*;
 
     fn judged(status: u16, body: &str) -> Result<Reply, ForgeError> {

@@ -39,11 +39,7 @@ struct Action<'a> {
     encoding: Option<&'static str>,
 }
 
-pub(super) async fn ensure(
-    client: &Client,
-    project: &ProjectRef,
-    plan: &CommitPlan,
-) -> Result<CommitAnswer, ForgeError> {
+pub(super) async fn ensure(client: &Client, project: &ProjectRef, plan: &CommitPlan) -> Result<CommitAnswer, ForgeError> {
     let body = NewCommit {
         branch: &plan.branch,
         start_sha: &plan.start_sha,
@@ -57,9 +53,7 @@ pub(super) async fn ensure(
         400 if reply.is_parameter_error() => Err(reply.unexpected()),
         400 => refused(client, project, plan, &reply).await,
         404 => Err(branches::missing(&reply, project, "the repository")),
-        413 => Ok(CommitAnswer::Refused {
-            reason: format!("the forge does not take a commit of this size: {}", reply.text()),
-        }),
+        413 => Ok(CommitAnswer::Refused { reason: format!("the forge does not take a commit of this size: {}", reply.text()) }),
         _ => Err(reply.unexpected()),
     }
 }
@@ -76,12 +70,7 @@ fn made(reply: &Reply, plan: &CommitPlan) -> Result<CommitAnswer, ForgeError> {
     })
 }
 
-async fn refused(
-    client: &Client,
-    project: &ProjectRef,
-    plan: &CommitPlan,
-    reply: &Reply,
-) -> Result<CommitAnswer, ForgeError> {
+async fn refused(client: &Client, project: &ProjectRef, plan: &CommitPlan, reply: &Reply) -> Result<CommitAnswer, ForgeError> {
     match of_commit(&reply.text()) {
         CommitRefusal::BranchExists => adopt(client, project, plan).await,
         CommitRefusal::Passing => Err(ForgeError::Busy { detail: reply.text() }),
@@ -116,9 +105,7 @@ async fn adopt(client: &Client, project: &ProjectRef, plan: &CommitPlan) -> Resu
 /// Blob id of each path after the plan; `None` where it is gone.
 fn expected(plan: &CommitPlan) -> BTreeMap<String, Option<String>> {
     let after = |action: &FileAction| match action {
-        FileAction::Create { path, content } | FileAction::Update { path, content } => {
-            (path.clone(), Some(blob_id_of(content.as_bytes())))
-        }
+        FileAction::Create { path, content } | FileAction::Update { path, content } => (path.clone(), Some(blob_id_of(content.as_bytes()))),
         FileAction::Delete { path } => (path.clone(), None),
     };
     plan.actions.iter().map(after).collect()
@@ -126,8 +113,7 @@ fn expected(plan: &CommitPlan) -> BTreeMap<String, Option<String>> {
 
 fn written(action: &FileAction) -> Action<'_> {
     let with_content = |action, file_path, content: &str| {
-        let (content, encoding) =
-            if is_plain(content) { (content.to_owned(), "text") } else { (STANDARD.encode(content), "base64") };
+        let (content, encoding) = if is_plain(content) { (content.to_owned(), "text") } else { (STANDARD.encode(content), "base64") };
         Action { action, file_path, content: Some(content), encoding: Some(encoding) }
     };
     match action {
@@ -144,6 +130,8 @@ fn is_plain(content: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
+
     use super::*;
 
     #[test]

@@ -15,11 +15,7 @@ const MOST_PAGES: usize = 50;
 
 /// The known commits first, each by one call; only then the target's commits since the start, for one that a rebase
 /// or a person made.
-pub(super) async fn target_contains(
-    client: &Client,
-    project: &ProjectRef,
-    carried: &Carried,
-) -> Result<Containment, ForgeError> {
+pub(super) async fn target_contains(client: &Client, project: &ProjectRef, carried: &Carried) -> Result<Containment, ForgeError> {
     let mut other = None;
     let mut asked: Vec<&str> = Vec::new();
     for id in carried.commits.iter().filter(|id| !id.is_empty()) {
@@ -45,8 +41,7 @@ pub(super) async fn target_contains(
 /// The commit, where it is an ancestor of the target's head: then it is its own merge base with it.
 async fn reachable(client: &Client, project: &ProjectRef, id: &str) -> Result<Option<Commit>, ForgeError> {
     let query = [("refs[]", id), ("refs[]", project.target_branch.as_str())];
-    let reply =
-        client.get("find a merge base", &with_query(&of_project(project, "repository/merge_base"), &query)).await?;
+    let reply = client.get("find a merge base", &with_query(&of_project(project, "repository/merge_base"), &query)).await?;
     match reply.status {
         200 => {
             let base: Commit = reply.parse()?;
@@ -58,9 +53,7 @@ async fn reachable(client: &Client, project: &ProjectRef, id: &str) -> Result<Op
         400 if reply.text().contains("Could not find ref") => {
             // Of the two, only our commit may be missing: without its target branch nothing can be said.
             if branches::read(client, project, &project.target_branch).await?.is_none() {
-                return Err(ForgeError::NotFound {
-                    what: format!("branch {} of project {}", project.target_branch, project.path),
-                });
+                return Err(ForgeError::NotFound { what: format!("branch {} of project {}", project.target_branch, project.path) });
             }
             Ok(None)
         }
@@ -96,18 +89,9 @@ async fn search(client: &Client, project: &ProjectRef, carried: &Carried) -> Res
     })
 }
 
-async fn judged(
-    client: &Client,
-    project: &ProjectRef,
-    carried: &Carried,
-    commit: Commit,
-) -> Result<Containment, ForgeError> {
+async fn judged(client: &Client, project: &ProjectRef, carried: &Carried, commit: Commit) -> Result<Containment, ForgeError> {
     let paths = differing_paths(client, project, &commit.id, &carried.blobs).await?;
-    Ok(if paths.is_empty() {
-        Containment::Yes { commit: commit.id }
-    } else {
-        Containment::OtherContent { commit: commit.id, paths }
-    })
+    Ok(if paths.is_empty() { Containment::Yes { commit: commit.id } } else { Containment::OtherContent { commit: commit.id, paths } })
 }
 
 /// Paths whose blob at the commit is not the expected one (`None`: absent).
@@ -119,7 +103,6 @@ pub(super) async fn differing_paths(
 ) -> Result<Vec<String>, ForgeError> {
     let queries: Vec<PathQuery> = expected.keys().map(|path| PathQuery { path: path.clone(), hash: false }).collect();
     let found = existing_paths(client, project, commit, &queries).await?;
-    let differs =
-        |(path, wanted): &(&String, &Option<String>)| found.get(*path).map(|file| &file.blob_id) != wanted.as_ref();
+    let differs = |(path, wanted): &(&String, &Option<String>)| found.get(*path).map(|file| &file.blob_id) != wanted.as_ref();
     Ok(expected.iter().filter(differs).map(|(path, _)| path.clone()).collect())
 }

@@ -77,16 +77,9 @@ async fn read_chunk(
 }
 
 /// GraphQL carries text only: a content that is not UTF-8 arrives changed, a large one cut. Its blob id tells.
-async fn sha256_of(
-    client: &Client,
-    project: &ProjectRef,
-    blob_id: &str,
-    content: Option<String>,
-) -> Result<String, ForgeError> {
+async fn sha256_of(client: &Client, project: &ProjectRef, blob_id: &str, content: Option<String>) -> Result<String, ForgeError> {
     match content {
-        Some(content) if blob_id_of(content.as_bytes()) == blob_id => {
-            Ok(hex::encode(sha2::Sha256::digest(content.as_bytes())))
-        }
+        Some(content) if blob_id_of(content.as_bytes()) == blob_id => Ok(hex::encode(sha2::Sha256::digest(content.as_bytes()))),
         _ => client.sha256_of("read a blob", &of_project(project, &format!("repository/blobs/{blob_id}/raw"))).await,
     }
 }
@@ -133,11 +126,7 @@ fn repository_in(reply: &Reply, project: &ProjectRef) -> Result<Repository, Forg
             ForgeError::Unexpected { call: CALL, status: reply.status, detail }
         });
     }
-    answer
-        .found
-        .and_then(|found| found.project)
-        .and_then(|project| project.repository)
-        .ok_or_else(|| unknown_project(project))
+    answer.found.and_then(|found| found.project).and_then(|project| project.repository).ok_or_else(|| unknown_project(project))
 }
 
 #[derive(Deserialize)]
@@ -209,13 +198,7 @@ mod tests {
         assert!(matches!(answered(r#"{"data":{"project":null}}"#), Err(ForgeError::NotFound { .. })));
         let passing = r#"{"data":{"project":{"repository":{"blobs":null}}},"errors":[{"message":"Timeout on blobs"}]}"#;
         assert!(answered(passing).is_err());
-        assert!(matches!(
-            answered(r#"{"errors":[{"message":"Timeout on validation of query"}]}"#),
-            Err(ForgeError::Unreachable { .. })
-        ));
-        assert!(matches!(
-            answered(r#"{"errors":[{"message":"Field 'x' doesn't exist"}]}"#),
-            Err(ForgeError::Unexpected { .. })
-        ));
+        assert!(matches!(answered(r#"{"errors":[{"message":"Timeout on validation of query"}]}"#), Err(ForgeError::Unreachable { .. })));
+        assert!(matches!(answered(r#"{"errors":[{"message":"Field 'x' doesn't exist"}]}"#), Err(ForgeError::Unexpected { .. })));
     }
 }

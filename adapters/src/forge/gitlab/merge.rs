@@ -55,13 +55,7 @@ fn told_by(reply: &Reply) -> Option<ArmAnswer> {
 }
 
 /// 409 has two meanings here: the head moved, or somebody holds the row for a moment.
-async fn conflicting(
-    gitlab: &GitLab,
-    project: &ProjectRef,
-    iid: u64,
-    head_sha: &str,
-    reply: &Reply,
-) -> Result<ArmAnswer, ForgeError> {
+async fn conflicting(gitlab: &GitLab, project: &ProjectRef, iid: u64, head_sha: &str, reply: &Reply) -> Result<ArmAnswer, ForgeError> {
     let text = reply.text();
     if text.contains("Resource lock") {
         return Err(ForgeError::Busy { detail: text });
@@ -81,13 +75,7 @@ fn named_sha(text: &str) -> Option<&str> {
     (last.len() >= 40).then_some(last)
 }
 
-async fn read_again(
-    gitlab: &GitLab,
-    project: &ProjectRef,
-    iid: u64,
-    head_sha: &str,
-    reply: &Reply,
-) -> Result<ArmAnswer, ForgeError> {
+async fn read_again(gitlab: &GitLab, project: &ProjectRef, iid: u64, head_sha: &str, reply: &Reply) -> Result<ArmAnswer, ForgeError> {
     let facts = gitlab.facts_of(project, iid).await?;
     Ok(settled(&facts, project, head_sha).unwrap_or_else(|| ArmAnswer::NotYet { reason: not_yet(&facts, reply) }))
 }
@@ -118,10 +106,7 @@ fn settled(facts: &MrFacts, project: &ProjectRef, head_sha: &str) -> Option<ArmA
         MrState::Opened => {}
     }
     if facts.target_branch != project.target_branch {
-        return never(format!(
-            "it was pointed at branch {} in place of {}",
-            facts.target_branch, project.target_branch
-        ));
+        return never(format!("it was pointed at branch {} in place of {}", facts.target_branch, project.target_branch));
     }
     match facts.head_sha.as_deref() {
         None => return not_yet("it is still being prepared"),
@@ -130,12 +115,8 @@ fn settled(facts: &MrFacts, project: &ProjectRef, head_sha: &str) -> Option<ArmA
     }
     match &facts.mergeability {
         Mergeability::Conflict => never(format!("it conflicts with {}", facts.target_branch)),
-        Mergeability::NeedsRebase => {
-            never(format!("{} has moved and the project merges by fast-forward", facts.target_branch))
-        }
-        Mergeability::Held(word) if word == "commits_status" => {
-            never("its source branch is gone or has no commits".to_owned())
-        }
+        Mergeability::NeedsRebase => never(format!("{} has moved and the project merges by fast-forward", facts.target_branch)),
+        Mergeability::Held(word) if word == "commits_status" => never("its source branch is gone or has no commits".to_owned()),
         _ if facts.armed => Some(ArmAnswer::Armed),
         // Auto-merge can be set over what people still have to do; whether it can, GitLab says.
         Mergeability::Ready | Mergeability::Waiting | Mergeability::Held(_) => None,
@@ -202,9 +183,7 @@ mod tests {
             assert!(matches!(decided(MrFacts { state, ..opened() }), Some(ArmAnswer::NotYet { .. })));
         }
         assert!(matches!(decided(MrFacts { head_sha: None, ..opened() }), Some(ArmAnswer::NotYet { .. })));
-        for mergeability in
-            [Mergeability::Conflict, Mergeability::NeedsRebase, Mergeability::Held("commits_status".into())]
-        {
+        for mergeability in [Mergeability::Conflict, Mergeability::NeedsRebase, Mergeability::Held("commits_status".into())] {
             assert!(matches!(decided(MrFacts { mergeability, ..opened() }), Some(ArmAnswer::Never { .. })));
         }
         for mergeability in [Mergeability::Ready, Mergeability::Waiting, Mergeability::Held("not_approved".into())] {

@@ -16,11 +16,7 @@ use crate::forge::{ForgeError, MergeRequestPlan, MergeRequestRef, MrFacts, MrSta
 const MOST_PAGES: usize = 50;
 
 /// An existing one is adopted whatever its state: a second one for the branch could merge what the first one lost.
-pub(super) async fn ensure(
-    client: &Client,
-    project: &ProjectRef,
-    plan: &MergeRequestPlan,
-) -> Result<MergeRequestRef, ForgeError> {
+pub(super) async fn ensure(client: &Client, project: &ProjectRef, plan: &MergeRequestPlan) -> Result<MergeRequestRef, ForgeError> {
     if let Some(found) = find(client, project, &plan.branch).await? {
         return Ok(reference(found));
     }
@@ -45,12 +41,7 @@ pub(super) async fn ensure(
 }
 
 /// "Another open merge request already exists for this source branch: !7"
-async fn adopt(
-    client: &Client,
-    project: &ProjectRef,
-    plan: &MergeRequestPlan,
-    reply: &Reply,
-) -> Result<MergeRequestRef, ForgeError> {
+async fn adopt(client: &Client, project: &ProjectRef, plan: &MergeRequestPlan, reply: &Reply) -> Result<MergeRequestRef, ForgeError> {
     let Some(iid) = named_iid(&reply.text()) else {
         return match find(client, project, &plan.branch).await? {
             Some(found) => Ok(reference(found)),
@@ -73,12 +64,7 @@ fn named_iid(text: &str) -> Option<u64> {
     digits.parse().ok()
 }
 
-pub(super) async fn observe(
-    gitlab: &GitLab,
-    project: &ProjectRef,
-    branch: &str,
-    iid: Option<u64>,
-) -> Result<Option<MrFacts>, ForgeError> {
+pub(super) async fn observe(gitlab: &GitLab, project: &ProjectRef, branch: &str, iid: Option<u64>) -> Result<Option<MrFacts>, ForgeError> {
     let iid = match iid {
         Some(iid) => iid,
         None => match find(&gitlab.client, project, branch).await? {
@@ -135,13 +121,7 @@ pub(super) async fn read(client: &Client, project: &ProjectRef, iid: u64) -> Res
 /// The newest of the branch. One that a person pointed at another target still is the branch's merge request; it comes
 /// second to one with our target.
 async fn find(client: &Client, project: &ProjectRef, branch: &str) -> Result<Option<MergeRequest>, ForgeError> {
-    let query = [
-        ("source_branch", branch),
-        ("state", "all"),
-        ("order_by", "created_at"),
-        ("sort", "desc"),
-        ("per_page", "100"),
-    ];
+    let query = [("source_branch", branch), ("state", "all"), ("order_by", "created_at"), ("sort", "desc"), ("per_page", "100")];
     let reply = client.get("list merge requests", &with_query(&of_project(project, "merge_requests"), &query)).await?;
     let found: Vec<MergeRequest> = match reply.status {
         200 => reply.parse()?,
@@ -160,14 +140,9 @@ fn reference(found: MergeRequest) -> MergeRequestRef {
     MergeRequestRef { iid: found.iid, url: found.web_url }
 }
 
-pub(super) async fn open_with_prefix(
-    client: &Client,
-    project: &ProjectRef,
-    prefix: &str,
-) -> Result<Vec<OpenMergeRequest>, ForgeError> {
+pub(super) async fn open_with_prefix(client: &Client, project: &ProjectRef, prefix: &str) -> Result<Vec<OpenMergeRequest>, ForgeError> {
     let base = of_project(project, "merge_requests");
-    let mut route =
-        with_query(&base, &[("state", "opened"), ("order_by", "created_at"), ("sort", "asc"), ("per_page", "100")]);
+    let mut route = with_query(&base, &[("state", "opened"), ("order_by", "created_at"), ("sort", "asc"), ("per_page", "100")]);
     let mut open = Vec::new();
     for _ in 0..MOST_PAGES {
         let reply = client.get("list open merge requests", &route).await?;
@@ -176,21 +151,12 @@ pub(super) async fn open_with_prefix(
             404 => return Err(branches::missing(&reply, project, "merge requests")),
             _ => return Err(reply.unexpected()),
         };
-        let ours =
-            page.into_iter().filter(|found| found.source_branch.starts_with(prefix) && found.is_of_this_project());
-        open.extend(ours.map(|found| OpenMergeRequest {
-            iid: found.iid,
-            branch: found.source_branch,
-            url: found.web_url,
-        }));
+        let ours = page.into_iter().filter(|found| found.source_branch.starts_with(prefix) && found.is_of_this_project());
+        open.extend(ours.map(|found| OpenMergeRequest { iid: found.iid, branch: found.source_branch, url: found.web_url }));
         let Some(next) = reply.next_page else { return Ok(open) };
         route = format!("{base}?{next}");
     }
-    tracing::warn!(
-        project = project.path,
-        pages = MOST_PAGES,
-        "more open merge requests than we look through; newer ones were not seen"
-    );
+    tracing::warn!(project = project.path, pages = MOST_PAGES, "more open merge requests than we look through; newer ones were not seen");
     Ok(open)
 }
 

@@ -22,8 +22,7 @@ pub(super) async fn target_red(client: &Client, project: &ProjectRef, commit: &s
 
 fn is_red(newest_first: &[Pipeline], commit: &str) -> bool {
     let from = newest_first.iter().position(|pipeline| pipeline.sha == commit).unwrap_or(0);
-    let finished =
-        newest_first[from..].iter().find(|pipeline| matches!(pipeline.status.as_str(), "success" | "failed"));
+    let finished = newest_first[from..].iter().find(|pipeline| matches!(pipeline.status.as_str(), "success" | "failed"));
     finished.is_some_and(|pipeline| pipeline.status == "failed")
 }
 

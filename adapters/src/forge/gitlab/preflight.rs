@@ -70,10 +70,7 @@ pub(super) async fn preflight(client: &Client, project: &ProjectRef) -> Result<P
     let mut problems = of_project_settings(&found);
     match branches::read(client, project, &project.target_branch).await? {
         Some(branch) => problems.extend(of_branch(&branch, &found, project)),
-        None => problems.push(format!(
-            "The project has no branch {}; create it or name another target branch.",
-            project.target_branch
-        )),
+        None => problems.push(format!("The project has no branch {}; create it or name another target branch.", project.target_branch)),
     }
     problems.extend(of_token(client).await?);
     problems.extend(of_version(client).await?);
@@ -92,20 +89,13 @@ fn of_project_settings(found: &Project) -> Vec<String> {
         found.squash_option.as_deref() == Some("always"),
         "The project forces squashing, which would replace our commit by another one; set \"Squash commits when merging\" to Allow or Do not allow.",
     );
+    check(found.merge_requests_access_level.as_deref() == Some("disabled"), "Merge requests are disabled in the project; enable them.");
     check(
-        found.merge_requests_access_level.as_deref() == Some("disabled"),
-        "Merge requests are disabled in the project; enable them.",
-    );
-    check(
-        found.only_allow_merge_if_pipeline_succeeds == Some(true)
-            && found.builds_access_level.as_deref() == Some("disabled"),
+        found.only_allow_merge_if_pipeline_succeeds == Some(true) && found.builds_access_level.as_deref() == Some("disabled"),
         "The project requires a successful pipeline and has CI/CD disabled, so nothing would ever merge; change one of the two.",
     );
     if let Some(level) = level_of(found) {
-        check(
-            level < DEVELOPER,
-            "Our token's user may not push branches to the project; give it at least the role Developer.",
-        );
+        check(level < DEVELOPER, "Our token's user may not push branches to the project; give it at least the role Developer.");
     }
     problems
 }
@@ -113,11 +103,7 @@ fn of_project_settings(found: &Project) -> Vec<String> {
 /// Highest role our user has in the project; `None` where GitLab does not say.
 fn level_of(found: &Project) -> Option<u64> {
     let permissions = found.permissions.as_ref()?;
-    [&permissions.project_access, &permissions.group_access]
-        .into_iter()
-        .flatten()
-        .map(|access| access.access_level)
-        .max()
+    [&permissions.project_access, &permissions.group_access].into_iter().flatten().map(|access| access.access_level).max()
 }
 
 fn of_branch(branch: &Branch, found: &Project, project: &ProjectRef) -> Option<String> {
@@ -133,9 +119,7 @@ fn of_branch(branch: &Branch, found: &Project, project: &ProjectRef) -> Option<S
 
 async fn of_token(client: &Client) -> Result<Vec<String>, ForgeError> {
     let unreadable = |detail: String| {
-        vec![format!(
-            "Our token cannot be read ({detail}), so that its scope and expiry are unknown; check that it has scope `api`."
-        )]
+        vec![format!("Our token cannot be read ({detail}), so that its scope and expiry are unknown; check that it has scope `api`.")]
     };
     let reply = match client.get("read our token", "personal_access_tokens/self").await {
         Ok(reply) => reply,
@@ -155,10 +139,7 @@ fn of_token_facts(token: &Token) -> Vec<String> {
     }
     if token.revoked || token.active == Some(false) {
         let until = token.expires_at.as_deref().unwrap_or("never");
-        problems.push(format!(
-            "Our token is not active any more (revoked: {}, expires: {until}); make a new one.",
-            token.revoked
-        ));
+        problems.push(format!("Our token is not active any more (revoked: {}, expires: {until}); make a new one.", token.revoked));
     }
     problems
 }
@@ -173,6 +154,5 @@ async fn of_version(client: &Client) -> Result<Option<String>, ForgeError> {
     let Version { version } = reply.parse()?;
     let major: Option<u64> = version.split('.').next().and_then(|text| text.parse().ok());
     let old = major.is_some_and(|major| major < OLDEST_MAJOR);
-    Ok(old
-        .then(|| format!("GitLab {version} is older than {OLDEST_MAJOR}.0, the oldest that Muster knows; upgrade it.")))
+    Ok(old.then(|| format!("GitLab {version} is older than {OLDEST_MAJOR}.0, the oldest that Muster knows; upgrade it.")))
 }

@@ -30,6 +30,8 @@ pub(super) fn retry_after_s(headers: &HeaderMap) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
+
     use super::*;
 
     fn wait(pairs: &[(&'static str, &'static str)]) -> u64 {

@@ -21,9 +21,7 @@ pub(super) fn of_commit(text: &str) -> CommitRefusal {
     let any = |needles: &[&str]| needles.iter().any(|needle| text.contains(needle));
     if text.contains("a branch called") && text.contains("already exists") {
         CommitRefusal::BranchExists
-    } else if any(&["cannot find start_sha", "please refresh and try again", "cannot lock ref", "reference update"])
-        || is_passing(&text)
-    {
+    } else if any(&["cannot find start_sha", "please refresh and try again", "cannot lock ref", "reference update"]) || is_passing(&text) {
         CommitRefusal::Passing
     } else if any(&[
         "you are not allowed to push",
@@ -83,10 +81,7 @@ mod tests {
     #[test]
     fn each_text_of_the_commits_api_has_its_meaning() {
         for (text, meaning) in [
-            (
-                "A branch called 'muster/p/0a' already exists. Switch to that branch in order to make changes",
-                BranchExists,
-            ),
+            ("A branch called 'muster/p/0a' already exists. Switch to that branch in order to make changes", BranchExists),
             ("Cannot find start_sha 'abc'", Passing),
             ("14:failed to connect to all addresses", Passing),
             ("4:Deadline Exceeded", Passing),

@@ -97,23 +97,19 @@ fn shorten(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
+
     use super::*;
 
     #[test]
     fn every_shape_of_an_error_body_gives_its_words() {
         for (body, expected) in [
             (r#"{"message":"404 Project Not Found"}"#, "404 Project Not Found"),
-            (
-                r#"{"message":["Another open merge request already exists: !7"]}"#,
-                "Another open merge request already exists: !7",
-            ),
+            (r#"{"message":["Another open merge request already exists: !7"]}"#, "Another open merge request already exists: !7"),
             (r#"{"message":{"source_branch":["does not exist"]}}"#, "source_branch does not exist"),
             (r#"{"message":{"error":"requested too many times"}}"#, "requested too many times"),
             (r#"{"error":"branch is missing"}"#, "branch is missing"),
-            (
-                r#"{"error":"invalid_token","error_description":"Token was revoked."}"#,
-                "invalid_token; Token was revoked.",
-            ),
+            (r#"{"error":"invalid_token","error_description":"Token was revoked."}"#, "invalid_token; Token was revoked."),
             (r#"{"errors":[{"message":"Timeout"}]}"#, "Timeout"),
             ("Retry later\n", "Retry later"),
             ("\n<!DOCTYPE html><html>502</html>", "an HTML page in place of the API's JSON"),

@@ -19,8 +19,7 @@ pub(super) fn of_project(project: &ProjectRef, rest: &str) -> String {
 }
 
 pub(super) fn with_query(route: &str, pairs: &[(&str, &str)]) -> String {
-    let query: Vec<String> =
-        pairs.iter().map(|(name, value)| format!("{}={}", encoded(name), encoded(value))).collect();
+    let query: Vec<String> = pairs.iter().map(|(name, value)| format!("{}={}", encoded(name), encoded(value))).collect();
     format!("{route}?{}", query.join("&"))
 }
 
