@@ -139,6 +139,12 @@ impl Cloud {
         aws_environment(&self.endpoint)
     }
 
+    /// Whether it ends with us.
+    #[must_use]
+    pub fn is_ours(&self) -> bool {
+        self.server.is_some()
+    }
+
     /// What MiniStack itself has printed.
     #[must_use]
     pub fn log(&self) -> String {

@@ -28,29 +28,34 @@ const PIPELINE_TAKES: Duration = Duration::from_millis(800);
 /// A running stack. Its servers end when this is dropped or its process dies.
 pub struct Stack {
     pub cloud: Cloud,
-    pub forge: StandIn,
+    pub forge: Forge,
     /// Root of the HTTP API, without a slash at its end; holds a `$`, so quote it in a shell.
     pub api: String,
     pub database_url: String,
     /// What the template gives as its outputs.
     outputs: Value,
     database: Option<mysql::Server>,
-    _repository: RunFolder,
+}
+
+/// The GitLab that requests land on.
+pub struct Forge {
+    pub url: String,
+    token: String,
+    /// `None`: a real one, or whatever GITLAB_URL names.
+    stand_in: Option<(StandIn, RunFolder)>,
 }
 
 /// The servers, before anything is deployed.
 struct Servers {
     cloud: Cloud,
-    forge: StandIn,
-    forge_token: String,
+    forge: Forge,
     database_url: String,
     database: Option<mysql::Server>,
-    repository: RunFolder,
 }
 
 impl Stack {
     /// Starts all servers and deploys the functions that `binaries` makes (a folder of `NAME/bootstrap`), both at the
-    /// same time. A given DATABASE_URL or AWS_ENDPOINT_URL is used instead of a server of our own.
+    /// same time. A given DATABASE_URL, AWS_ENDPOINT_URL or GITLAB_URL is used instead of a server of our own.
     ///
     /// # Errors
     /// If any part does not start; what had started by then ends.
@@ -63,6 +68,18 @@ impl Stack {
     #[must_use]
     pub fn function(&self, name: &str) -> String {
         format!("{STACK}-{name}")
+    }
+
+    /// The stand-in, with everything that a person or a test can do to it.
+    ///
+    /// # Errors
+    /// If GITLAB_URL named another GitLab.
+    pub fn stand_in(&self) -> Result<&StandIn> {
+        self.forge
+            .stand_in
+            .as_ref()
+            .map(|(stand_in, _)| stand_in)
+            .context("this needs the stand-in for GitLab, whose pipelines it steers: unset GITLAB_URL (`make watch` takes it)")
     }
 
     /// One output of the template.
@@ -92,10 +109,14 @@ impl Stack {
     /// # Errors
     /// If a server could not be waited for.
     pub async fn stop(self) -> Result<()> {
-        // The functions first: they use the others. A cloud that we did not start goes on without them.
-        self.cloud.ask("delete", &json!({ "stack": STACK })).await?;
+        // The functions first: they use the others.
+        if !self.cloud.is_ours() {
+            self.cloud.ask("delete", &json!({ "stack": STACK })).await?;
+        }
         self.cloud.stop().await?;
-        self.forge.stop().await;
+        if let Some((stand_in, _repository)) = self.forge.stand_in {
+            stand_in.stop().await;
+        }
         match self.database {
             Some(server) => server.stop().await,
             None => Ok(()),
@@ -105,10 +126,9 @@ impl Stack {
 
 impl Servers {
     async fn start() -> Result<Self> {
-        let forge_token = secret();
-        let (database, cloud, (forge, repository)) = tokio::try_join!(start_database(), start_cloud(), start_forge(&forge_token))?;
+        let (database, cloud, forge) = tokio::try_join!(start_database(), start_cloud(), start_forge())?;
         let (database_url, database) = database;
-        Ok(Self { cloud, forge, forge_token, database_url, database, repository })
+        Ok(Self { cloud, forge, database_url, database })
     }
 
     async fn deploy(self, binaries: &Path) -> Result<Stack> {
@@ -120,8 +140,8 @@ impl Servers {
             "parameters": {
                 "Stage": "local",
                 "DatabaseUrl": self.database_url,
-                "GitlabUrl": self.forge.url(),
-                "GitlabToken": self.forge_token,
+                "GitlabUrl": self.forge.url,
+                "GitlabToken": self.forge.token,
                 "WebhookToken": webhook_token,
                 "DevPrincipal": DEV_PRINCIPAL,
             },
@@ -130,17 +150,11 @@ impl Servers {
         let outputs = deployed["outputs"].clone();
         let id = outputs["ApiId"].as_str().context("template.yaml has no output ApiId")?;
         let api = format!("{}/_aws/execute-api/{id}/$default", self.cloud.endpoint);
-        self.forge.set_webhook(Some(Webhook { url: format!("{api}/webhooks/gitlab"), secret: webhook_token }));
+        if let Some((stand_in, _)) = &self.forge.stand_in {
+            stand_in.set_webhook(Some(Webhook { url: format!("{api}/webhooks/gitlab"), secret: webhook_token }));
+        }
         say(format!("template.yaml deployed as the stack `{STACK}`: {} functions, API, queues, schedules", FUNCTIONS.len()));
-        Ok(Stack {
-            cloud: self.cloud,
-            forge: self.forge,
-            api,
-            database_url: self.database_url,
-            outputs,
-            database: self.database,
-            _repository: self.repository,
-        })
+        Ok(Stack { cloud: self.cloud, forge: self.forge, api, database_url: self.database_url, outputs, database: self.database })
     }
 }
 
@@ -167,21 +181,28 @@ async fn start_cloud() -> Result<Cloud> {
     Ok(cloud)
 }
 
-async fn start_forge(token: &str) -> Result<(StandIn, RunFolder)> {
+async fn start_forge() -> Result<Forge> {
+    if let Some(url) = environment::variable("GITLAB_URL") {
+        let token = environment::variable("GITLAB_TOKEN")
+            .context("GITLAB_URL is set but GITLAB_TOKEN is not: it takes an access token with scope api")?;
+        say(format!("forge: {url}, whose webhooks do not reach this machine; the sweep asks it each minute"));
+        return Ok(Forge { url, token, stand_in: None });
+    }
+    let token = secret();
     let folder = RunFolder::create("repository")?;
-    let forge = StandIn::start(Options {
+    let stand_in = StandIn::start(Options {
         repository: folder.path().join("access.git"),
         project: PROJECT.to_owned(),
         project_id: PROJECT_ID,
         target_branch: TARGET_BRANCH.to_owned(),
-        token: token.to_owned(),
+        token: token.clone(),
         webhook: None,
         pipeline: PipelinePlan::pass(PIPELINE_TAKES),
         bind: ([127, 0, 0, 1], 0).into(),
     })
     .await?;
-    say(format!("GitLab's stand-in serves {PROJECT} on {}", forge.url()));
-    Ok((forge, folder))
+    say(format!("GitLab's stand-in serves {PROJECT} on {}", stand_in.url()));
+    Ok(Forge { url: stand_in.url(), token, stand_in: Some((stand_in, folder)) })
 }
 
 /// Nobody but the parts of one run knows it.

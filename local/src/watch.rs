@@ -158,7 +158,7 @@ fn show_addresses(stack: &Stack, port: u16) {
   the database:                          {database}
 ",
         api = stack.api,
-        forge = stack.forge.url(),
+        forge = stack.forge.url,
         database = stack.database_url,
     );
 }

@@ -26,8 +26,8 @@ pub async fn show_history(stack: &Stack) -> Result<()> {
     let batches = caller.get("/batches").await?;
     println!("{}", serde_json::to_string_pretty(&batches)?);
     heading(&format!("git log --stat {TARGET_BRANCH}"));
-    println!("{}", stack.forge.git(&["log", "--stat", "--stat-width=100", TARGET_BRANCH])?);
-    let tree = stack.forge.git(&["ls-tree", "-r", "--name-only", TARGET_BRANCH])?;
+    println!("{}", stack.stand_in()?.git(&["log", "--stat", "--stat-width=100", TARGET_BRANCH])?);
+    let tree = stack.stand_in()?.git(&["ls-tree", "-r", "--name-only", TARGET_BRANCH])?;
     // The path template percent-encodes what a file name should not hold.
     let tree: Vec<String> = tree.lines().map(|path| path.replace("%40", "@")).collect();
     for path in LANDED {
@@ -42,7 +42,7 @@ pub async fn show_history(stack: &Stack) -> Result<()> {
 }
 
 /// Where a person can go on from here.
-pub fn show_addresses(stack: &Stack) {
+pub fn show_addresses(stack: &Stack) -> Result<()> {
     let api = &stack.api;
     heading("it is all yours (rounds and sweeps run each minute; Ctrl-C ends everything)");
     println!(
@@ -63,8 +63,9 @@ pub fn show_addresses(stack: &Stack) {
 ",
         cloud = stack.cloud.endpoint,
         claim_round = stack.function("claim-round"),
-        forge = stack.forge.url(),
-        repository = stack.forge.repository().display(),
+        forge = stack.forge.url,
+        repository = stack.stand_in()?.repository().display(),
         database = stack.database_url,
     );
+    Ok(())
 }

@@ -57,7 +57,7 @@ async fn play(stack: &Stack, stay: bool) -> Result<()> {
     scenes::play(stack).await?;
     closing::show_history(stack).await?;
     if stay {
-        closing::show_addresses(stack);
+        closing::show_addresses(stack)?;
     }
     Ok(())
 }

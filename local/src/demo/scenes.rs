@@ -27,7 +27,7 @@ const IMPATIENT_S: u32 = 4;
 pub async fn play(stack: &Stack) -> Result<()> {
     let caller = Caller::of(&stack.api)?;
     let mut watching = Watching::new(stack, &caller);
-    stack.forge.set_pipeline(ordinary_pipeline());
+    stack.stand_in()?.set_pipeline(ordinary_pipeline());
     set_partition(stack, NO_PROGRESS_S).await?;
     scheduled_round(stack, &caller, &mut watching).await?;
     manual_round(stack, &caller, &mut watching).await?;
@@ -137,7 +137,7 @@ async fn failing_pipeline(stack: &Stack, caller: &Caller, watching: &mut Watchin
 /// A batch without progress is given up, its request waits again without blame, and lands with the next round.
 async fn hanging_pipeline(stack: &Stack, caller: &Caller, watching: &mut Watching<'_>) -> Result<()> {
     heading("a pipeline that hangs");
-    stack.forge.set_pipeline(PipelinePlan::Hang);
+    stack.stand_in()?.set_pipeline(PipelinePlan::Hang);
     set_partition(stack, IMPATIENT_S).await?;
     let operation = caller.admit(&Ask::grant("demo-11", "jun@example.com", "billing-db")).await?;
     let operations = [operation];
@@ -146,14 +146,14 @@ async fn hanging_pipeline(stack: &Stack, caller: &Caller, watching: &mut Watchin
     say(format!("the sweep gives the batch up after {IMPATIENT_S} s without progress"));
     let started = Instant::now();
     while caller.status(&operations[0]).await? != "WAITING" {
-        watching.tell_merge_requests();
+        watching.tell_merge_requests()?;
         ensure!(started.elapsed() < ROUND_LIMIT, "the sweep did not give the batch up within {ROUND_LIMIT:?}");
         sleep(Duration::from_secs(1)).await;
         stack.cloud.invoke(&stack.function("sweep"), &json!({})).await?;
     }
-    watching.tell_merge_requests();
+    watching.tell_merge_requests()?;
     say("its request waits again; the pipelines are healthy from now on");
-    stack.forge.set_pipeline(ordinary_pipeline());
+    stack.stand_in()?.set_pipeline(ordinary_pipeline());
     set_partition(stack, NO_PROGRESS_S).await?;
     round(stack).await?;
     watching.until(&operations, "MERGED", ROUND_LIMIT).await

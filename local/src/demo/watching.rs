@@ -29,7 +29,7 @@ impl<'a> Watching<'a> {
         let started = Instant::now();
         let mut last = String::new();
         loop {
-            self.tell_merge_requests();
+            self.tell_merge_requests()?;
             let statuses = self.statuses(operations).await?;
             let now = summary(&statuses);
             if now != last {
@@ -37,7 +37,7 @@ impl<'a> Watching<'a> {
                 last = now;
             }
             if statuses.values().all(|status| status == wanted) {
-                self.tell_merge_requests();
+                self.tell_merge_requests()?;
                 return Ok(());
             }
             if started.elapsed() > within {
@@ -56,8 +56,8 @@ impl<'a> Watching<'a> {
     }
 
     /// Says what the forge's merge requests have become since the last look.
-    pub fn tell_merge_requests(&mut self) {
-        for found in self.stack.forge.merge_requests() {
+    pub fn tell_merge_requests(&mut self) -> Result<()> {
+        for found in self.stack.stand_in()?.merge_requests() {
             let pipeline = found.pipeline.as_ref().map_or_else(String::new, |pipeline| format!(", pipeline {}", pipeline.status));
             let now = format!("{:?}{pipeline}", found.state).to_lowercase();
             if self.told.get(&found.iid) != Some(&now) {
@@ -65,6 +65,7 @@ impl<'a> Watching<'a> {
                 self.told.insert(found.iid, now);
             }
         }
+        Ok(())
     }
 }
 
