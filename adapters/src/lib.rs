@@ -7,4 +7,6 @@ pub mod config;
 pub mod forge;
 pub mod problem;
 pub mod queue;
+pub mod relay;
+pub mod settlement;
 pub mod telemetry;

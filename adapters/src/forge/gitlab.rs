@@ -26,8 +26,8 @@ use std::time::Duration;
 use tokio::sync::OnceCell;
 
 use super::{
-    ArmAnswer, Carried, CommitAnswer, CommitPlan, Containment, ExistingFile, Forge, ForgeError, MergeRequestPlan,
-    MergeRequestRef, MrFacts, OpenMergeRequest, PathQuery, Preflight, ProjectRef,
+    ArmAnswer, Carried, CommitAnswer, CommitPlan, Containment, ExistingFile, Forge, ForgeError, MergeRequestPlan, MergeRequestRef, MrFacts,
+    OpenMergeRequest, PathQuery, Preflight, ProjectRef,
 };
 pub use client::BadGitLabOptions;
 use client::Client;
@@ -83,21 +83,11 @@ impl Forge for GitLab {
         commits::ensure(&self.client, project, plan).await
     }
 
-    async fn ensure_merge_request(
-        &self,
-        project: &ProjectRef,
-        plan: &MergeRequestPlan,
-    ) -> Result<MergeRequestRef, ForgeError> {
+    async fn ensure_merge_request(&self, project: &ProjectRef, plan: &MergeRequestPlan) -> Result<MergeRequestRef, ForgeError> {
         merge_requests::ensure(&self.client, project, plan).await
     }
 
-    async fn arm_or_merge(
-        &self,
-        project: &ProjectRef,
-        iid: u64,
-        head_sha: &str,
-        merge_message: &str,
-    ) -> Result<ArmAnswer, ForgeError> {
+    async fn arm_or_merge(&self, project: &ProjectRef, iid: u64, head_sha: &str, merge_message: &str) -> Result<ArmAnswer, ForgeError> {
         merge::arm_or_merge(self, project, iid, head_sha, merge_message).await
     }
 
@@ -109,12 +99,7 @@ impl Forge for GitLab {
         withdraw::withdraw(self, project, iid).await
     }
 
-    async fn observe(
-        &self,
-        project: &ProjectRef,
-        branch: &str,
-        iid: Option<u64>,
-    ) -> Result<Option<MrFacts>, ForgeError> {
+    async fn observe(&self, project: &ProjectRef, branch: &str, iid: Option<u64>) -> Result<Option<MrFacts>, ForgeError> {
         merge_requests::observe(self, project, branch, iid).await
     }
 

@@ -253,18 +253,10 @@ pub trait Forge: Send + Sync {
     ) -> impl Future<Output = Answer<BTreeMap<String, ExistingFile>>> + Send;
 
     /// Makes the branch with its one commit, or adopts the one an earlier attempt made.
-    fn ensure_commit(
-        &self,
-        project: &ProjectRef,
-        plan: &CommitPlan,
-    ) -> impl Future<Output = Answer<CommitAnswer>> + Send;
+    fn ensure_commit(&self, project: &ProjectRef, plan: &CommitPlan) -> impl Future<Output = Answer<CommitAnswer>> + Send;
 
     /// Opens the branch's one merge request, or adopts the one there is, whatever its state.
-    fn ensure_merge_request(
-        &self,
-        project: &ProjectRef,
-        plan: &MergeRequestPlan,
-    ) -> impl Future<Output = Answer<MergeRequestRef>> + Send;
+    fn ensure_merge_request(&self, project: &ProjectRef, plan: &MergeRequestPlan) -> impl Future<Output = Answer<MergeRequestRef>> + Send;
 
     /// Sets auto-merge, or merges where nothing is left to wait for; always for `head_sha` and no other head.
     fn arm_or_merge(
@@ -282,29 +274,16 @@ pub trait Forge: Send + Sync {
     fn withdraw(&self, project: &ProjectRef, iid: u64) -> impl Future<Output = Answer<MrFacts>> + Send;
 
     /// The merge request, read alone: by `iid` where known, else the one of `branch`; `None` where there is none.
-    fn observe(
-        &self,
-        project: &ProjectRef,
-        branch: &str,
-        iid: Option<u64>,
-    ) -> impl Future<Output = Answer<Option<MrFacts>>> + Send;
+    fn observe(&self, project: &ProjectRef, branch: &str, iid: Option<u64>) -> impl Future<Output = Answer<Option<MrFacts>>> + Send;
 
     /// Asks Git, not the merge request: is the batch's work reachable from the target branch?
-    fn target_contains(
-        &self,
-        project: &ProjectRef,
-        carried: &Carried,
-    ) -> impl Future<Output = Answer<Containment>> + Send;
+    fn target_contains(&self, project: &ProjectRef, carried: &Carried) -> impl Future<Output = Answer<Containment>> + Send;
 
     /// Did the target branch's own last finished pipeline at or before `commit` fail?
     fn target_red(&self, project: &ProjectRef, commit: &str) -> impl Future<Output = Answer<bool>> + Send;
 
     /// Open merge requests whose source branch begins with `prefix`.
-    fn open_with_prefix(
-        &self,
-        project: &ProjectRef,
-        prefix: &str,
-    ) -> impl Future<Output = Answer<Vec<OpenMergeRequest>>> + Send;
+    fn open_with_prefix(&self, project: &ProjectRef, prefix: &str) -> impl Future<Output = Answer<Vec<OpenMergeRequest>>> + Send;
 
     /// Removes a branch; one that is gone already is success.
     fn delete_branch(&self, project: &ProjectRef, branch: &str) -> impl Future<Output = Answer<()>> + Send;

@@ -1,0 +1,236 @@
+//! The one code path that performs effects.
+//!
+//! Two callers: a function right after its own commit (the rows of its batch), and the sweep (all that are
+//! overdue). Each row is leased, performed, and recorded if the lease still holds: at least once performed,
+//! once recorded. A crash anywhere leaves a lease that runs out.
+
+mod branch;
+mod merge;
+mod open;
+mod publish;
+
+use std::time::{Duration, Instant};
+
+use shared::StoreError;
+use shared::decide::settlement::{Next, blame};
+use shared::ids::BatchId;
+use shared::outbox::kind;
+use shared::read::round::{self, Round};
+use shared::state::FailCause;
+use shared::store::Store;
+use shared::transactions::begin_fail::BeginFail;
+use shared::transactions::block::Block;
+use shared::transactions::deliveries::{Delivery, Fate, LeaseDeliveries, LeaseToken, RecordDelivery, RecordDeliveryOutcome, Scope, clip};
+
+use crate::forge::{Forge, ForgeError, ProjectRef};
+use crate::queue::EventSink;
+
+/// Effects leased at once: few enough that their calls end well within the lease.
+const LEASED_AT_ONCE: u32 = 20;
+/// Passes over one scope; each may cause the effects of the next.
+const PASSES_MAX: u32 = 40;
+/// An effect that is asked again after at most this long.
+const BACK_OFF_MAX_S: u32 = 60;
+/// A forge answer that no waiting helps is tried this often before a person is asked.
+const HOPELESS_ATTEMPTS: u32 = 3;
+/// An effect that only ever meets faults is given up with an alarm after this many attempts (about a day).
+const FAULTY_ATTEMPTS: u32 = 1_500;
+
+/// Performs effects with its forge and its event queue.
+pub struct Relay<F, E> {
+    pub store: Store,
+    pub forge: F,
+    pub events: E,
+}
+
+/// What passes of the relay did.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
+pub struct RelayReport {
+    pub delivered: u32,
+    pub postponed: u32,
+    pub given_up: u32,
+}
+
+/// How one effect came out.
+#[derive(Debug)]
+enum Performed {
+    /// Done, or not wanted any more.
+    Done,
+    /// Recorded already, by the transaction that took its result.
+    Recorded,
+    Later { delay_s: Option<u32>, why: String },
+    GiveUp { why: String },
+}
+
+#[derive(Debug, thiserror::Error)]
+enum EffectError {
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error(transparent)]
+    Forge(#[from] ForgeError),
+}
+
+type Effected = Result<Performed, EffectError>;
+
+impl<F: Forge, E: EventSink> Relay<F, E> {
+    /// Performs what is due in `scope`, and what that causes, until nothing is due or `deadline` is near.
+    ///
+    /// # Errors
+    /// Only where the database could not be asked; leased rows are then free again when their lease runs out.
+    pub async fn drive(&self, scope: Scope, deadline: Instant) -> Result<RelayReport, StoreError> {
+        let mut report = RelayReport::default();
+        for _ in 0..PASSES_MAX {
+            if Instant::now() >= deadline {
+                break;
+            }
+            let token = LeaseToken::random();
+            let leased = self.store.run(&LeaseDeliveries { scope: scope.clone(), limit: LEASED_AT_ONCE, token }).await?;
+            if leased.is_empty() {
+                break;
+            }
+            self.perform_all(leased, token, &mut report).await?;
+        }
+        Ok(report)
+    }
+
+    /// As [`drive`](Self::drive) for one batch, but waits for an effect that is due again within `patience`:
+    /// a merge request is rarely ready to be armed in the second in which it was opened.
+    pub async fn drive_batch(&self, batch: BatchId, patience: Duration, deadline: Instant) -> Result<RelayReport, StoreError> {
+        let mut report = self.drive(Scope::Batch(batch), deadline).await?;
+        let patient_until = deadline.min(Instant::now() + patience);
+        while let Some(wait) = round::next_due(&self.store, batch).await? {
+            if Instant::now() + wait >= patient_until {
+                break;
+            }
+            tokio::time::sleep(wait).await;
+            let more = self.drive(Scope::Batch(batch), deadline).await?;
+            if more == RelayReport::default() {
+                break; // Another relay holds what is due.
+            }
+            report.add(more);
+        }
+        Ok(report)
+    }
+
+    async fn perform_all(&self, leased: Vec<Delivery>, token: LeaseToken, report: &mut RelayReport) -> Result<(), StoreError> {
+        let (events, effects): (Vec<_>, Vec<_>) = leased.into_iter().partition(|one| one.kind == kind::PUBLISH);
+        for (delivery, performed) in publish::publish(&self.events, events).await {
+            self.record(&delivery, token, performed, report).await?;
+        }
+        for delivery in effects {
+            let performed = match self.perform(&delivery, token).await {
+                Ok(performed) => performed,
+                Err(EffectError::Store(error)) => return Err(error),
+                Err(EffectError::Forge(error)) => self.after_forge_error(&delivery, error).await?,
+            };
+            self.record(&delivery, token, performed, report).await?;
+        }
+        Ok(())
+    }
+
+    async fn perform(&self, delivery: &Delivery, token: LeaseToken) -> Effected {
+        let Some(batch) = delivery.batch else {
+            return Ok(Performed::GiveUp { why: format!("the effect {} names no batch", delivery.key) });
+        };
+        let Some(round) = round::round(&self.store, batch).await? else {
+            return Ok(Performed::GiveUp { why: format!("the batch {batch} of the effect {} does not exist", delivery.key) });
+        };
+        match delivery.kind.as_str() {
+            kind::OPEN_MERGE_REQUEST => self.open(round, delivery, token).await,
+            kind::ARM_MERGE => self.arm(round).await,
+            kind::DISARM_MERGE => self.disarm(round).await,
+            kind::WITHDRAW_MERGE_REQUEST => self.withdraw(round, delivery).await,
+            kind::DELETE_BRANCH => self.delete_branch(round).await,
+            other => Ok(Performed::GiveUp { why: format!("this version does not know effects of the kind {other}") }),
+        }
+    }
+
+    async fn after_forge_error(&self, delivery: &Delivery, error: ForgeError) -> Result<Performed, StoreError> {
+        let why = error.to_string();
+        if let ForgeError::RateLimited { retry_after_s } = error {
+            return Ok(Performed::Later { delay_s: Some(retry_after_s.min(u64::from(u32::MAX)) as u32), why });
+        }
+        if error.is_transient() || delivery.attempts < HOPELESS_ATTEMPTS {
+            return Ok(Performed::Later { delay_s: None, why });
+        }
+        // Waiting will not help: the batch is held for a person, who sees what the forge said.
+        if let Some(batch) = delivery.batch {
+            let held = self.store.run(&Block { batch, code: "forge_refused".into(), message: clip(&why) }).await?;
+            tracing::error!(event = "alarm", alarm = "forge_refused", %batch, effect = %delivery.key, held = held.name(), why);
+        }
+        Ok(Performed::GiveUp { why })
+    }
+
+    async fn record(&self, delivery: &Delivery, token: LeaseToken, performed: Performed, report: &mut RelayReport) -> Result<(), StoreError> {
+        let fate = match performed {
+            Performed::Recorded => {
+                report.delivered += 1;
+                return Ok(());
+            }
+            Performed::Done => Fate::Delivered,
+            Performed::Later { why, .. } if delivery.attempts >= FAULTY_ATTEMPTS => Fate::GivenUp { error: why },
+            Performed::Later { delay_s, why } => Fate::Postponed { delay_s: delay_s.unwrap_or_else(|| back_off_s(delivery.attempts)), error: why },
+            Performed::GiveUp { why } => Fate::GivenUp { error: why },
+        };
+        match &fate {
+            Fate::Delivered => report.delivered += 1,
+            Fate::Postponed { delay_s, error } => {
+                report.postponed += 1;
+                tracing::info!(event = "effect_postponed", effect = %delivery.key, attempts = delivery.attempts, delay_s, error);
+            }
+            Fate::GivenUp { error } => {
+                report.given_up += 1;
+                tracing::error!(event = "alarm", alarm = "effect_given_up", effect = %delivery.key, attempts = delivery.attempts, error);
+            }
+        }
+        match self.store.run(&RecordDelivery { key: delivery.key.clone(), token, fate }).await? {
+            RecordDeliveryOutcome::Recorded => {}
+            // Performed at least once; whoever holds the row now records it.
+            RecordDeliveryOutcome::LeaseLost => tracing::warn!(event = "lease_lost", effect = %delivery.key),
+        }
+        Ok(())
+    }
+
+    /// Follows a verdict about the content of a batch: one member is convicted, several are held.
+    async fn blame_content(&self, round: &Round, code: &'static str, why: &str) -> Result<(), StoreError> {
+        self.follow(round, blame(&round.ours(), code), why).await
+    }
+
+    async fn follow(&self, round: &Round, verdict: Next, why: &str) -> Result<(), StoreError> {
+        let message = clip(why);
+        let outcome = match verdict {
+            Next::BeginFail { cause, code } => self.store.run(&begin_fail(round.id, cause, code, message)).await?,
+            Next::Block { code } => self.store.run(&Block { batch: round.id, code: code.into(), message }).await?,
+            _ => return Ok(()),
+        };
+        tracing::warn!(event = "batch_held_or_failing", batch = %round.id, verdict = ?verdict, outcome = outcome.name());
+        Ok(())
+    }
+}
+
+impl RelayReport {
+    pub fn add(&mut self, other: Self) {
+        self.delivered += other.delivered;
+        self.postponed += other.postponed;
+        self.given_up += other.given_up;
+    }
+}
+
+/// A signature that no other command has.
+pub(crate) fn signature(of: &str) -> String {
+    format!("{of}:{}", shared::ids::ClaimToken::random().hex())
+}
+
+pub(crate) fn begin_fail(batch: BatchId, cause: FailCause, code: &str, message: String) -> BeginFail {
+    BeginFail { batch, by: signature("settlement"), cause, code: code.to_owned(), message }
+}
+
+pub(crate) fn project_of(round: &Round) -> ProjectRef {
+    ProjectRef { path: round.project.clone(), id: round.project_id, target_branch: round.target_branch.clone() }
+}
+
+/// 1, 2, 4 … 60 s, with up to half of it taken off at random.
+fn back_off_s(attempts: u32) -> u32 {
+    let ceiling = 2_u32.saturating_pow(attempts.saturating_sub(1).min(6)).min(BACK_OFF_MAX_S);
+    (f64::from(ceiling) * (1.0 - rand::random::<f64>() / 2.0)).round() as u32
+}
