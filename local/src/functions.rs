@@ -101,3 +101,23 @@ pub fn write_script(path: &Path, text: &str) -> Result<()> {
     fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))?;
     fs::set_permissions(path, fs::Permissions::from_mode(0o755)).with_context(|| format!("cannot make {} executable", path.display()))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_functions_are_taken_from_what_cargo_has_made() {
+        let messages = concat!(
+            r#"{"reason":"compiler-artifact","target":{"name":"admit"},"executable":"/t/debug/admit"}"#,
+            "\n",
+            r#"{"reason":"compiler-artifact","target":{"name":"admit"},"executable":null}"#,
+            "\n",
+            r#"{"reason":"compiler-artifact","target":{"name":"local"},"executable":"/t/debug/local"}"#,
+            "\n",
+            r#"{"reason":"build-finished","success":true}"#,
+            "\nnot json\n"
+        );
+        assert_eq!(executables(messages), [("admit", PathBuf::from("/t/debug/admit"))]);
+    }
+}

@@ -49,11 +49,7 @@ impl Supervised {
     /// goes to `server.log` in the folder.
     pub fn start(command: &Plain, folder: &Path, scratch: &Path) -> Result<Self> {
         let path = folder.join(LOG);
-        let log = File::options()
-            .create(true)
-            .append(true)
-            .open(&path)
-            .with_context(|| format!("cannot write {}", path.display()))?;
+        let log = File::options().create(true).append(true).open(&path).with_context(|| format!("cannot write {}", path.display()))?;
         let mut shell = Command::new("sh");
         shell
             .args(["-c", GUARD, "muster-guard"])
@@ -88,5 +84,72 @@ impl Supervised {
             }
             Err(_) => bail!("the server did not end within {STOP_LIMIT:?}"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use tokio::time::{Instant, sleep};
+
+    use super::*;
+    use crate::places::RunFolder;
+
+    const PATIENCE: Duration = Duration::from_secs(10);
+
+    fn script(text: &str) -> Plain {
+        let mut command = Plain::new("sh");
+        command.args(["-c", text]);
+        command
+    }
+
+    async fn until(mut reached: impl FnMut() -> bool) {
+        let started = Instant::now();
+        while !reached() {
+            assert!(started.elapsed() < PATIENCE, "not reached within {PATIENCE:?}");
+            sleep(Duration::from_millis(20)).await;
+        }
+    }
+
+    /// Starts a server that writes its process id into its log.
+    async fn sleeper(folder: &RunFolder) -> (Supervised, std::path::PathBuf) {
+        let scratch = folder.path().join("scratch");
+        std::fs::create_dir(&scratch).unwrap();
+        let server = Supervised::start(&script("echo $$; exec sleep 60"), folder.path(), &scratch).unwrap();
+        until(|| server.log().ends_with('\n')).await;
+        let alive = Path::new("/proc").join(server.log().trim());
+        (server, alive)
+    }
+
+    #[tokio::test]
+    async fn a_server_ends_with_its_owner_even_if_nobody_stops_it() {
+        let folder = RunFolder::create("test").unwrap();
+        let (server, alive) = sleeper(&folder).await;
+        assert!(alive.exists());
+        // What the kernel does to the pipe of a killed process.
+        drop(server);
+        until(|| !alive.exists()).await;
+        until(|| !folder.path().exists()).await;
+    }
+
+    #[tokio::test]
+    async fn stop_returns_when_the_server_has_gone() {
+        let folder = RunFolder::create("test").unwrap();
+        let (server, alive) = sleeper(&folder).await;
+        server.stop().await.unwrap();
+        assert!(!alive.exists() && !folder.path().exists());
+    }
+
+    #[tokio::test]
+    async fn a_server_that_fails_leaves_its_log() {
+        let folder = RunFolder::create("test").unwrap();
+        let scratch = folder.path().join("scratch");
+        std::fs::create_dir(&scratch).unwrap();
+        let mut server = Supervised::start(&script("echo no such disk >&2; exit 3"), folder.path(), &scratch).unwrap();
+        until(|| server.exited().unwrap().is_some()).await;
+        assert_eq!(server.exited().unwrap().and_then(|status| status.code()), Some(3));
+        assert_eq!(server.log(), "no such disk\n");
+        assert!(!scratch.exists());
     }
 }
