@@ -19,7 +19,7 @@ exec 3<&0
 "$@" 3<&- </dev/null & server=$!
 {
     read -r _ <&3
-    : >"$folder/stopping"
+    echo >"$folder/stopping" # Not `:`, with which a shell ends when the folder is gone already.
     kill -TERM "$server"
     left=100
     while [ $left -gt 0 ] && kill -0 "$server"; do sleep 0.1; left=$((left - 1)); done
@@ -131,6 +131,15 @@ mod tests {
         drop(server);
         until(|| !alive.exists()).await;
         until(|| !folder.path().exists()).await;
+    }
+
+    #[tokio::test]
+    async fn a_server_ends_even_if_its_folder_went_first() {
+        let folder = RunFolder::create("test").unwrap();
+        let (server, alive) = sleeper(&folder).await;
+        drop(folder);
+        drop(server);
+        until(|| !alive.exists()).await;
     }
 
     #[tokio::test]
