@@ -37,3 +37,14 @@ impl Interrupts {
         }
     }
 }
+
+impl Interrupt {
+    /// With what a shell reports a program that this has ended: 128 + the number of the signal.
+    #[must_use]
+    pub fn exit_code(self) -> u8 {
+        match self {
+            Self::FromTerminal => 130,
+            Self::Termination => 143,
+        }
+    }
+}

@@ -30,7 +30,7 @@ pub async fn run() -> Result<ExitCode> {
     heading("starting: database, local cloud, forge, and cargo lambda watch");
     let stack = tokio::select! {
         stack = Stack::start(unused_code()) => stack?,
-        _ = interrupts.next() => return Ok(ExitCode::from(130)),
+        interrupt = interrupts.next() => return Ok(interrupt.exit_code().into()),
     };
     let watched = tokio::select! {
         watched = watch(&stack) => watched,

@@ -23,7 +23,7 @@ pub async fn run(stay: bool) -> Result<ExitCode> {
     heading("starting: database, local cloud, forge, and the functions");
     let stack = tokio::select! {
         stack = Stack::start(build()) => stack?,
-        _ = interrupts.next() => return Ok(interrupted()),
+        interrupt = interrupts.next() => return Ok(interrupt.exit_code().into()),
     };
     let since = now_ms();
     let code = tokio::select! {
@@ -38,7 +38,7 @@ pub async fn run(stay: bool) -> Result<ExitCode> {
                 Err(error)
             }
         },
-        _ = interrupts.next() => Ok(interrupted()),
+        interrupt = interrupts.next() => Ok(interrupt.exit_code().into()),
     };
     println!();
     say("stopping");
@@ -60,11 +60,6 @@ async fn play(stack: &Stack, stay: bool) -> Result<()> {
         closing::show_addresses(stack)?;
     }
     Ok(())
-}
-
-/// As a shell reports a program that Ctrl-C has ended.
-fn interrupted() -> ExitCode {
-    ExitCode::from(130)
 }
 
 /// The cause of a failed scene is in here more often than not.
