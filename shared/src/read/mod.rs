@@ -1,7 +1,11 @@
 //! Plain reads, on autocommit and without locks.
 
+pub mod batches;
+pub mod expiry;
 pub mod partitions;
+pub mod requests;
 pub mod round;
 pub mod status;
 pub mod targets;
+pub mod view;
 pub mod waiting;
