@@ -180,10 +180,7 @@ impl App {
         if !self.repo.move_ref(&format!("refs/heads/{branch}"), &id, head.as_deref()).await? {
             anyhow::bail!("the branch {branch} moved while a person pushed to it");
         }
-        let open: Vec<u64> = self.world().merge_requests.keys().copied().collect();
-        for iid in open {
-            self.refresh(iid, false).await?;
-        }
+        self.refresh_all().await?;
         self.wake.notify_one();
         Ok(id)
     }

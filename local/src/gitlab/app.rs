@@ -78,18 +78,24 @@ impl App {
         checks.chain(pipelines).chain(steps).min().unwrap_or_else(|| Instant::now() + Duration::from_secs(3_600))
     }
 
-    async fn tick(&self) -> anyhow::Result<()> {
-        let open: Vec<u64> = {
-            let world = self.world();
-            world.merge_requests.values().filter(|found| found.state == MrState::Opened).map(|found| found.iid).collect()
-        };
-        for iid in &open {
+    async fn tick(self: &Arc<Self>) -> anyhow::Result<()> {
+        {
             let _gate = self.gate.lock().await;
-            self.refresh(*iid, false).await?;
+            self.refresh_all().await?;
         }
         self.step_pipelines();
-        for iid in open {
-            self.merge_if_armed(iid).await?;
+        let armed: Vec<u64> = {
+            let world = self.world();
+            world.merge_requests.values().filter(|found| found.auto_merge.is_some()).map(|found| found.iid).collect()
+        };
+        for iid in armed {
+            // A merge that takes its time must not stop the clock of the others.
+            let app = Arc::clone(self);
+            tokio::spawn(async move {
+                if let Err(error) = app.merge_if_armed(iid).await {
+                    tracing::error!(iid, error = format!("{error:#}"), "an armed merge failed");
+                }
+            });
         }
         Ok(())
     }

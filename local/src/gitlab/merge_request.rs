@@ -106,9 +106,9 @@ pub(crate) struct MergeRequest {
     pub source_missing: bool,
     pub squash: bool,
     pub remove_source: bool,
-    /// Files that differ from the merge base; known once prepared.
+    /// Files that differ from the merge base; known once checked.
     pub changed_files: Option<usize>,
-    /// Merge base of head and target; known once prepared.
+    /// Merge base of head and target; known once checked.
     pub base: Option<String>,
     pub check: Check,
     pub check_at: Instant,

@@ -1,6 +1,9 @@
 //! Bringing a merge request up to date with its branches: pushes, deletions, merges made elsewhere, the next check.
 
-use std::time::{Duration, Instant};
+use std::{
+    collections::BTreeMap,
+    time::{Duration, Instant},
+};
 
 use anyhow::Result;
 use time::OffsetDateTime;
@@ -17,9 +20,28 @@ impl App {
     /// Looks at the branches of an open merge request and takes its check one step on, if `by_read` or if the step's
     /// time is up. The caller holds the gate.
     pub async fn refresh(&self, iid: u64, by_read: bool) -> Result<()> {
-        let Some(seen) = self.open_merge_request(iid) else { return Ok(()) };
-        let source = self.repo.branch(&seen.source_branch).await?;
-        let target = self.repo.branch(&seen.target_branch).await?.unwrap_or_else(|| seen.target_head.clone());
+        match self.open_merge_request(iid) {
+            Some(seen) => self.refresh_against(seen, &self.repo.branches().await?, by_read).await,
+            None => Ok(()),
+        }
+    }
+
+    /// The same for all open merge requests, as far as their time is up. The caller holds the gate.
+    pub async fn refresh_all(&self) -> Result<()> {
+        let heads = self.repo.branches().await?;
+        let open: Vec<u64> = self.world().merge_requests.keys().copied().collect();
+        for iid in open {
+            if let Some(seen) = self.open_merge_request(iid) {
+                self.refresh_against(seen, &heads, false).await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn refresh_against(&self, seen: MergeRequest, heads: &BTreeMap<String, String>, by_read: bool) -> Result<()> {
+        let iid = seen.iid;
+        let source = heads.get(&seen.source_branch).cloned();
+        let target = heads.get(&seen.target_branch).unwrap_or(&seen.target_head).clone();
         let moved = source.as_ref().filter(|head| **head != seen.head);
         if let Some(head) = moved {
             self.pushed(&seen, head).await?;
@@ -54,7 +76,8 @@ impl App {
         self.repo.force_ref(&format!("refs/merge-requests/{}/head", seen.iid), head).await?;
         let mut world = self.world();
         let appears = Duration::from_millis(world.knobs.pipeline_appears_ms);
-        if let Some(found) = world.merge_requests.get_mut(&seen.iid) {
+        let open = world.merge_requests.get_mut(&seen.iid).filter(|found| found.state == MrState::Opened);
+        if let Some(found) = open {
             head.clone_into(&mut found.head);
             found.auto_merge = None;
             found.updated_at = OffsetDateTime::now_utc();
@@ -75,13 +98,14 @@ impl App {
         }
         let mut world = self.world();
         let by = Person::named("someone");
-        if let Some(found) = world.merge_requests.get_mut(&seen.iid) {
-            found.state = MrState::Merged;
-            found.merged = Some((OffsetDateTime::now_utc(), by.clone()));
-            found.merge_commit_sha = Some(target.to_owned());
-            found.auto_merge = None;
-            target.clone_into(&mut found.target_head);
-        }
+        // A close that came meanwhile has won: only open merge requests are marked.
+        let open = world.merge_requests.get_mut(&seen.iid).filter(|found| found.state == MrState::Opened);
+        let Some(found) = open else { return Ok(true) };
+        found.state = MrState::Merged;
+        found.merged = Some((OffsetDateTime::now_utc(), by.clone()));
+        found.merge_commit_sha = Some(target.to_owned());
+        found.auto_merge = None;
+        target.clone_into(&mut found.target_head);
         self.announce(&mut world, seen.iid, Action::Merge, &by);
         Ok(true)
     }
@@ -106,13 +130,14 @@ impl App {
             }
             Check::Done { .. } => return Ok(()),
         };
-        let changed = self.repo.changed_paths(target, head).await?.len();
-        let base = self.repo.merge_base(&[target, head]).await?;
+        let diff = if matches!(next, Check::Done { .. }) { Some(self.diff(target, head).await?) } else { None };
         let mut world = self.world();
         let appears = Duration::from_millis(world.knobs.pipeline_appears_ms);
         if let Some(found) = world.merge_requests.get_mut(&iid) {
-            found.changed_files = Some(changed);
-            found.base = base;
+            if let Some((base, changed)) = diff {
+                found.base = base;
+                found.changed_files = Some(changed);
+            }
             if found.check == Check::Preparing {
                 found.prepared_at = Some(OffsetDateTime::now_utc());
                 found.pipeline_due = Some(Instant::now() + appears);
@@ -122,6 +147,12 @@ impl App {
         }
         self.wake.notify_one();
         Ok(())
+    }
+
+    /// Merge base, and the number of files that differ from it.
+    async fn diff(&self, target: &str, head: &str) -> Result<(Option<String>, usize)> {
+        let base = self.repo.merge_base(&[target, head]).await?;
+        Ok((base, self.repo.changed_paths(target, head).await?.len()))
     }
 
     async fn start_pipeline_if_due(&self, iid: u64) -> Result<()> {

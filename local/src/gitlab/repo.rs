@@ -49,8 +49,8 @@ impl Repo {
             tokio::fs::create_dir_all(&repo.path)
                 .await
                 .with_context(|| format!("the folder {} for the repository cannot be made", repo.path.display()))?;
-            repo.run(&["init", "--bare", "--quiet", "."]).await?;
-            repo.run(&["symbolic-ref", "HEAD", &format!("refs/heads/{branch}")]).await?;
+            // No template: its sample hooks are not ours, and a hook of the machine must not run.
+            repo.run(&["init", "--bare", "--quiet", "--template=", "--initial-branch", branch, "."]).await?;
         }
         if repo.branch(branch).await?.is_none() {
             let readme = repo.write_blobs(&[b"# Access\n\nOne file for each access in force.\n".to_vec()]).await?;

@@ -104,20 +104,27 @@ async fn cancelling_auto_merge_says_201_either_way() {
     assert_eq!(forge.merge_request(iid).await["merge_when_pipeline_succeeds"], json!(false));
 }
 
+/// Merges as an adapter does: 405 while the check runs again means try again. Answers whether this call merged it.
+async fn merge_patiently(forge: &Forge, iid: u64, sha: &str) -> bool {
+    for _ in 0..200 {
+        match forge.merge(iid, json!({ "sha": sha })).await.status {
+            200 => return true,
+            405 | 422 if state(&forge.merge_request(iid).await) == "merged" => return false,
+            405 | 422 => tokio::time::sleep(Duration::from_millis(5)).await,
+            other => panic!("a merge answered {other}"),
+        }
+    }
+    panic!("!{iid} was not merged")
+}
+
 #[tokio::test]
 async fn two_merges_at_once_land_both_and_one_twice_lands_once() {
     let forge = Forge::passing().await;
     let (one, first) = forge.ready("one", "mergeable").await;
     let (two, second) = forge.ready("two", "mergeable").await;
-    let (a, b, again) = tokio::join!(
-        forge.merge(one, json!({ "sha": first })),
-        forge.merge(two, json!({ "sha": second })),
-        forge.merge(one, json!({ "sha": first }))
-    );
-    let mut ok = [a.status, again.status];
-    ok.sort_unstable();
-    assert_eq!((ok[0], b.status), (200, 200));
-    assert!(ok[1] == 405 || ok[1] == 422, "{ok:?}");
+    let merged =
+        tokio::join!(merge_patiently(&forge, one, &first), merge_patiently(&forge, one, &first), merge_patiently(&forge, two, &second));
+    assert!(merged.0 != merged.1 && merged.2, "{merged:?}");
     assert!(forge.on_target(&first) && forge.on_target(&second));
     assert_eq!(forge.standin.git(&["rev-list", "--merges", "--count", "main"]).unwrap(), "2");
 }
@@ -125,7 +132,7 @@ async fn two_merges_at_once_land_both_and_one_twice_lands_once() {
 #[tokio::test]
 async fn a_cancel_that_succeeded_means_no_merge() {
     let forge = Forge::with(PipelinePlan::Hang).await;
-    for round in 0..8_u64 {
+    for round in 0..4_u64 {
         let (iid, sha) = forge.ready(&format!("round-{round}"), "ci_still_running").await;
         forge.merge(iid, json!({ "sha": sha, "auto_merge": true })).await;
         let found = forge.wait(iid, |found| found["head_pipeline"]["status"] == "running").await;
