@@ -4,9 +4,11 @@
 //! next guarded transaction in `shared`.
 
 pub mod config;
+pub mod deadline;
 pub mod forge;
 pub mod problem;
 pub mod queue;
 pub mod relay;
+pub mod runner;
 pub mod settlement;
 pub mod telemetry;

@@ -58,8 +58,13 @@ enum Performed {
     Done,
     /// Recorded already, by the transaction that took its result.
     Recorded,
-    Later { delay_s: Option<u32>, why: String },
-    GiveUp { why: String },
+    Later {
+        delay_s: Option<u32>,
+        why: String,
+    },
+    GiveUp {
+        why: String,
+    },
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -118,7 +123,7 @@ impl<F: Forge, E: EventSink> Relay<F, E> {
             self.record(&delivery, token, performed, report).await?;
         }
         for delivery in effects {
-            let performed = match self.perform(&delivery, token).await {
+            let performed = match Box::pin(self.perform(&delivery, token)).await {
                 Ok(performed) => performed,
                 Err(EffectError::Store(error)) => return Err(error),
                 Err(EffectError::Forge(error)) => self.after_forge_error(&delivery, error).await?,
@@ -161,7 +166,13 @@ impl<F: Forge, E: EventSink> Relay<F, E> {
         Ok(Performed::GiveUp { why })
     }
 
-    async fn record(&self, delivery: &Delivery, token: LeaseToken, performed: Performed, report: &mut RelayReport) -> Result<(), StoreError> {
+    async fn record(
+        &self,
+        delivery: &Delivery,
+        token: LeaseToken,
+        performed: Performed,
+        report: &mut RelayReport,
+    ) -> Result<(), StoreError> {
         let fate = match performed {
             Performed::Recorded => {
                 report.delivered += 1;
@@ -169,7 +180,9 @@ impl<F: Forge, E: EventSink> Relay<F, E> {
             }
             Performed::Done => Fate::Delivered,
             Performed::Later { why, .. } if delivery.attempts >= FAULTY_ATTEMPTS => Fate::GivenUp { error: why },
-            Performed::Later { delay_s, why } => Fate::Postponed { delay_s: delay_s.unwrap_or_else(|| back_off_s(delivery.attempts)), error: why },
+            Performed::Later { delay_s, why } => {
+                Fate::Postponed { delay_s: delay_s.unwrap_or_else(|| back_off_s(delivery.attempts)), error: why }
+            }
             Performed::GiveUp { why } => Fate::GivenUp { error: why },
         };
         match &fate {
@@ -225,7 +238,8 @@ pub(crate) fn begin_fail(batch: BatchId, cause: FailCause, code: &str, message: 
     BeginFail { batch, by: signature("settlement"), cause, code: code.to_owned(), message }
 }
 
-pub(crate) fn project_of(round: &Round) -> ProjectRef {
+/// The project a batch lands on.
+pub fn project_of(round: &Round) -> ProjectRef {
     ProjectRef { path: round.project.clone(), id: round.project_id, target_branch: round.target_branch.clone() }
 }
 

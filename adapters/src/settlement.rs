@@ -128,7 +128,11 @@ fn theirs(round: &Round, facts: &MrFacts) -> Theirs {
 }
 
 /// Decides, asking Git and the target's pipeline where the decision depends on them.
-async fn decide_fully<F: Forge, E: EventSink>(relay: &Relay<F, E>, round: &Round, observed: &Observed) -> Result<(Next, Option<String>), StoreError> {
+async fn decide_fully<F: Forge, E: EventSink>(
+    relay: &Relay<F, E>,
+    round: &Round,
+    observed: &Observed,
+) -> Result<(Next, Option<String>), StoreError> {
     let mut asked = Asked::default();
     let mut merge_sha = None;
     loop {
@@ -155,7 +159,11 @@ async fn decide_fully<F: Forge, E: EventSink>(relay: &Relay<F, E>, round: &Round
     }
 }
 
-async fn ask_target<F: Forge, E: EventSink>(relay: &Relay<F, E>, round: &Round, facts: Option<&MrFacts>) -> Result<(OnTarget, Option<String>), StoreError> {
+async fn ask_target<F: Forge, E: EventSink>(
+    relay: &Relay<F, E>,
+    round: &Round,
+    facts: Option<&MrFacts>,
+) -> Result<(OnTarget, Option<String>), StoreError> {
     // Without a start no commit was ever made.
     let Some(carried) = carried(&relay.store, round, facts).await? else { return Ok((OnTarget::No, None)) };
     Ok(match relay.forge.target_contains(&project_of(round), &carried).await {
@@ -201,9 +209,13 @@ async fn act<F: Forge, E: EventSink>(
             tracing::error!(event = "alarm", alarm = "late_merge", batch = %round.id, merge_sha);
             return Ok(Step::Ended(Progress::Ended));
         }
-        Next::Succeed => (store.run(&Succeed { batch: round.id, by: signature("settlement"), merge_sha, code: None }).await?, Some(Progress::Succeeded)),
+        Next::Succeed => {
+            (store.run(&Succeed { batch: round.id, by: signature("settlement"), merge_sha, code: None }).await?, Some(Progress::Succeeded))
+        }
         Next::Fail => (store.run(&Fail { batch: round.id, by: signature("settlement") }).await?, Some(Progress::Failed)),
-        Next::Block { code } => (store.run(&Block { batch: round.id, code: code.into(), message: message(code) }).await?, Some(Progress::Blocked)),
+        Next::Block { code } => {
+            (store.run(&Block { batch: round.id, code: code.into(), message: message(code) }).await?, Some(Progress::Blocked))
+        }
         Next::BeginFail { cause, code } => (store.run(&begin_fail(round.id, cause, code, message(code))).await?, None),
     };
     Ok(match outcome {
@@ -215,7 +227,12 @@ async fn act<F: Forge, E: EventSink>(
 }
 
 /// Nothing to settle: note what is new, arm again what was disarmed, and perform what is due.
-async fn wait<F: Forge, E: EventSink>(relay: &Relay<F, E>, round: &Round, observed: &Observed, deadline: Instant) -> Result<(), StoreError> {
+async fn wait<F: Forge, E: EventSink>(
+    relay: &Relay<F, E>,
+    round: &Round,
+    observed: &Observed,
+    deadline: Instant,
+) -> Result<(), StoreError> {
     if let Some(facts) = &observed.facts
         && round.may_proceed()
     {

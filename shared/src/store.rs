@@ -115,7 +115,7 @@ impl Store {
     pub async fn run<G: Guarded>(&self, unit: &G) -> Result<G::Outcome, StoreError> {
         let started = Instant::now();
         let limit = self.inner.unit_limit;
-        let (result, attempts) = match tokio::time::timeout(limit, self.run_to_outcome(unit)).await {
+        let (result, attempts) = match tokio::time::timeout(limit, Box::pin(self.run_to_outcome(unit))).await {
             Ok(answer) => answer,
             Err(_) => (Err(StoreError::TimeLimit { unit: G::NAME, limit_ms: limit.as_millis() as u64 }), 1),
         };

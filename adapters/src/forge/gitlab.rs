@@ -21,6 +21,7 @@ mod wire;
 mod withdraw;
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::time::Duration;
 
 use tokio::sync::OnceCell;
@@ -62,6 +63,12 @@ impl GitLab {
     /// How many calls were sent to GitLab so far, lost ones included.
     pub fn calls(&self) -> u64 {
         self.client.calls()
+    }
+}
+
+impl fmt::Debug for GitLab {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("GitLab").field("base", &self.client.base()).field("calls", &self.calls()).finish_non_exhaustive()
     }
 }
 

@@ -16,7 +16,9 @@ impl<F: Forge, E: EventSink> Relay<F, E> {
         // Of a failed batch, Git is asked once more before its last trace goes.
         if round.status == BatchStatus::Failed && self.is_merged_after_all(&round).await? {
             tracing::error!(event = "alarm", alarm = "late_merge", batch = %round.id, branch = round.branch());
-            return Ok(Performed::GiveUp { why: "the failed batch is on the target branch after all; its branch is kept for whoever looks into it".into() });
+            return Ok(Performed::GiveUp {
+                why: "the failed batch is on the target branch after all; its branch is kept for whoever looks into it".into(),
+            });
         }
         self.forge.delete_branch(&project_of(&round), &round.branch()).await?;
         Ok(Performed::Done)

@@ -31,7 +31,8 @@ impl<F: Forge, E: EventSink> Relay<F, E> {
             }
             ArmAnswer::Closed => Ok(Performed::Done),
             ArmAnswer::ForeignHead { head_sha } => {
-                let message = clip(&format!("the head of {} is {head_sha}, a commit that is not ours; it is never merged by us", round.branch()));
+                let message =
+                    clip(&format!("the head of {} is {head_sha}, a commit that is not ours; it is never merged by us", round.branch()));
                 let held = self.store.run(&Block { batch: round.id, code: "foreign_head".into(), message }).await?;
                 tracing::error!(event = "alarm", alarm = "foreign_head", batch = %round.id, head_sha, held = held.name());
                 Ok(Performed::Done)
@@ -61,8 +62,12 @@ impl<F: Forge, E: EventSink> Relay<F, E> {
         let left = if facts.state == MrState::Opened { self.forge.withdraw(&project, facts.iid).await? } else { facts };
         match left.state {
             MrState::Merged | MrState::Closed => Ok(Performed::Done),
-            MrState::Opened => Ok(Performed::Later { delay_s: None, why: "the forge left the merge request open; may our user close it?".into() }),
-            MrState::Locked | MrState::Unknown => Ok(Performed::Later { delay_s: None, why: "a merge is in flight, which wins over closing".into() }),
+            MrState::Opened => {
+                Ok(Performed::Later { delay_s: None, why: "the forge left the merge request open; may our user close it?".into() })
+            }
+            MrState::Locked | MrState::Unknown => {
+                Ok(Performed::Later { delay_s: None, why: "a merge is in flight, which wins over closing".into() })
+            }
         }
     }
 }

@@ -60,9 +60,12 @@ impl<F: Forge, E: EventSink> Relay<F, E> {
             return Ok(Performed::Done);
         }
         let opened = self.forge.ensure_merge_request(&project, &merge_request_plan(&round, &head_sha, &members)).await?;
-        let record = RecordMergeRequest { batch: round.id, iid: opened.iid, url: opened.url, head_sha, delivery: (delivery.key.clone(), token) };
+        let record =
+            RecordMergeRequest { batch: round.id, iid: opened.iid, url: opened.url, head_sha, delivery: (delivery.key.clone(), token) };
         match self.store.run(&record).await? {
-            RecordMergeRequestOutcome::Recorded | RecordMergeRequestOutcome::AlreadyRecorded | RecordMergeRequestOutcome::Preempted => Ok(Performed::Recorded),
+            RecordMergeRequestOutcome::Recorded | RecordMergeRequestOutcome::AlreadyRecorded | RecordMergeRequestOutcome::Preempted => {
+                Ok(Performed::Recorded)
+            }
             RecordMergeRequestOutcome::UnknownBatch => Ok(Performed::GiveUp { why: format!("the batch {} is gone", round.id) }),
         }
     }
@@ -124,7 +127,8 @@ fn action(file: RenderedFile) -> FileAction {
 }
 
 fn merge_request_plan(round: &Round, head_sha: &str, members: &Members) -> MergeRequestPlan {
-    let mut description = format!("Opened by Muster for batch {} of partition `{}`. Merged when its pipeline passes.\n\n", round.id, round.partition);
+    let mut description =
+        format!("Opened by Muster for batch {} of partition `{}`. Merged when its pipeline passes.\n\n", round.id, round.partition);
     for (operation, _) in members.iter().take(NAMED_REQUESTS) {
         description += &format!("- `{operation}`\n");
     }

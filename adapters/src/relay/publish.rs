@@ -16,7 +16,8 @@ pub(super) async fn publish<E: EventSink>(sink: &E, events: Vec<Delivery>) -> Ve
     match sink.publish(&bodies).await {
         Ok(answers) => {
             // A sink that answers too few has not said that the rest arrived.
-            let answers = answers.into_iter().chain(std::iter::repeat_with(|| Err("the queue did not say whether it took this event".to_owned())));
+            let answers =
+                answers.into_iter().chain(std::iter::repeat_with(|| Err("the queue did not say whether it took this event".to_owned())));
             events.into_iter().zip(answers).map(|(event, answer)| (event, answer.map_or_else(later, |()| Performed::Done))).collect()
         }
         Err(why) => events.into_iter().map(|event| (event, later(why.clone()))).collect(),

@@ -74,12 +74,26 @@ async fn our_commit_on_another_start_or_under_another_commit_is_foreign() {
 }
 
 #[tokio::test]
-async fn a_refused_content_keeps_the_forges_words() {
+async fn a_refused_content_keeps_the_forges_words_and_leaves_no_branch() {
     let world = World::new().await;
     let plan = world.plan().await;
-    let text = "File name roles/ann.json was prohibited by the pattern 'ann'.";
-    world.standin.inject(Fault::new("POST", COMMITS, FaultEffect::json(400, &format!(r#"{{"message":"{text}"}}"#))));
-    assert_eq!(world.commit(&plan).await.unwrap(), CommitAnswer::Refused { reason: text.to_owned() });
+    world.standin.set_knobs(|knobs| knobs.project.prohibited_path = Some("ann".to_owned()));
+    match world.commit(&plan).await.unwrap() {
+        CommitAnswer::Refused { reason } => assert!(reason.contains("ann"), "{reason}"),
+        other => panic!("{other:?}"),
+    }
+    assert!(world.standin.git(&["rev-parse", "--verify", BRANCH]).is_err());
+}
+
+#[tokio::test]
+async fn two_runners_of_one_claim_make_one_commit() {
+    let world = World::new().await;
+    let plan = world.plan().await;
+    let (one, two) = tokio::join!(world.commit(&plan), world.commit(&plan));
+    let head_sha = world.standin.git(&["rev-parse", BRANCH]).unwrap();
+    assert_eq!(one.unwrap(), CommitAnswer::Committed { head_sha: head_sha.clone() });
+    assert_eq!(two.unwrap(), CommitAnswer::Committed { head_sha });
+    assert_eq!(world.standin.git(&["rev-list", "--count", &format!("main..{BRANCH}")]).unwrap(), "1");
 }
 
 #[tokio::test]

@@ -8,6 +8,7 @@ mod journey;
 mod limits;
 mod merge_requests;
 mod merging;
+mod pipelines;
 mod preflight;
 mod withdraw;
 mod world;

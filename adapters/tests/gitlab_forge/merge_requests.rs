@@ -1,4 +1,4 @@
-use adapters::forge::{Forge, ForgeError, MrState, OpenMergeRequest};
+use adapters::forge::{ArmAnswer, Forge, ForgeError, MrState, OpenMergeRequest};
 use local::gitlab::{Fault, FaultEffect};
 
 use crate::world::{BATCH, BRANCH, World, adapter, create, plan_of};
@@ -11,6 +11,26 @@ async fn a_merge_request_asked_for_twice_is_opened_once() {
     let (head, iid) = world.proposed().await;
     assert_eq!(world.open(&head).await, iid);
     assert_eq!(world.standin.merge_requests().len(), 1);
+}
+
+#[tokio::test]
+async fn two_runners_of_one_claim_open_one_merge_request() {
+    let world = World::new().await;
+    let head = world.committed(&world.plan().await).await;
+    let (one, two) = tokio::join!(world.open(&head), world.open(&head));
+    assert_eq!(one, two);
+    assert_eq!(world.standin.merge_requests().len(), 1);
+}
+
+#[tokio::test]
+async fn the_forge_is_asked_to_keep_the_branch_and_not_to_squash() {
+    let world = World::new().await;
+    let (_, iid) = world.proposed().await;
+    let url = format!("{}/api/v4/projects/42/merge_requests/{iid}", world.standin.url());
+    let call = reqwest::Client::new().get(url).header("private-token", crate::world::TOKEN);
+    let shown: serde_json::Value = call.send().await.unwrap().json().await.unwrap();
+    assert_eq!((&shown["force_remove_source_branch"], &shown["squash"]), (&false.into(), &false.into()));
+    assert_eq!((&shown["title"], &shown["description"]), (&"Grant 1 access".into(), &"One request.".into()));
 }
 
 #[tokio::test]
@@ -54,6 +74,19 @@ async fn a_closed_merge_request_is_adopted_and_never_doubled() {
     world.standin.close_as(iid, "alice").await.unwrap();
     assert_eq!(world.open(&head).await, iid);
     assert_eq!(world.standin.merge_requests().len(), 1);
+}
+
+#[tokio::test]
+async fn one_that_a_person_pointed_elsewhere_is_adopted_and_never_merged() {
+    let world = World::new().await;
+    let (head, iid) = world.proposed().await;
+    world.push("release", &[("r", Some("r"))], "Release").await;
+    world.edit(iid, serde_json::json!({"target_branch": "release"})).await;
+    assert_eq!(world.open(&head).await, iid);
+    assert_eq!(world.standin.merge_requests().len(), 1);
+    let answer = world.arm(iid, &head).await.unwrap();
+    assert!(matches!(&answer, ArmAnswer::Never { reason } if reason.contains("release")), "{answer:?}");
+    assert_eq!(world.standin.count_calls("PUT", &format!("/{iid}/merge")), 0);
 }
 
 #[tokio::test]

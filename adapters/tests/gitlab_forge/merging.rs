@@ -1,7 +1,7 @@
 use std::time::Duration;
 
-use adapters::forge::{ArmAnswer, Forge, ForgeError, MrState};
-use local::gitlab::{Fault, FaultEffect, PipelinePlan};
+use adapters::forge::{ArmAnswer, Forge, ForgeError, Mergeability, MrState};
+use local::gitlab::{Fault, FaultEffect, MergeMethod, PipelinePlan};
 
 use crate::world::{BRANCH, World, is_waiting};
 
@@ -83,7 +83,7 @@ async fn a_merge_whose_answer_was_lost_is_found_done() {
     let world = World::with(PipelinePlan::None).await;
     world.standin.set_knobs(|knobs| knobs.project.pipelines_must_succeed = false);
     let (head, iid) = world.proposed().await;
-    world.facts_until(iid, |facts| facts.mergeability == adapters::forge::Mergeability::Ready).await;
+    world.facts_until(iid, |facts| facts.mergeability == Mergeability::Ready).await;
     world.standin.inject(Fault::lost_answer("PUT", MERGE));
     assert!(matches!(world.arm(iid, &head).await, Err(ForgeError::Unreachable { .. })));
     assert_eq!(world.arm(iid, &head).await.unwrap(), ArmAnswer::Merged);
@@ -97,6 +97,40 @@ async fn a_conflict_with_the_target_never_passes_by_waiting() {
     world.push("main", &[("roles/ann.json", Some("{\"role\":\"none\"}\n"))], "Meanwhile").await;
     let answer = world.arm_until(iid, &head, |answer| !is_waiting(answer)).await;
     assert!(matches!(&answer, ArmAnswer::Never { reason } if reason.contains("conflict")), "{answer:?}");
+}
+
+#[tokio::test]
+async fn a_target_that_moved_on_needs_a_rebase_where_only_fast_forward_is_allowed() {
+    let world = World::with(PipelinePlan::Hang).await;
+    world.standin.set_knobs(|knobs| knobs.project.merge_method = MergeMethod::Ff);
+    let (head, iid) = world.proposed().await;
+    world.push("main", &[("other", Some("x"))], "Meanwhile").await;
+    let answer = world.arm_until(iid, &head, |answer| !is_waiting(answer)).await;
+    assert!(matches!(&answer, ArmAnswer::Never { reason } if reason.contains("fast-forward")), "{answer:?}");
+}
+
+#[tokio::test]
+async fn a_person_who_holds_it_back_can_let_it_go_again() {
+    let world = World::with(PipelinePlan::Hang).await;
+    let (head, iid) = world.proposed().await;
+    world.edit(iid, serde_json::json!({"title": "Draft: Grant 1 access"})).await;
+    world.facts_until(iid, |facts| facts.mergeability == Mergeability::Held("draft_status".to_owned())).await;
+    match world.arm(iid, &head).await.unwrap() {
+        ArmAnswer::NotYet { reason } => assert!(reason.contains("draft_status"), "{reason}"),
+        other => panic!("{other:?}"),
+    }
+    world.edit(iid, serde_json::json!({"title": "Grant 1 access"})).await;
+    assert_eq!(world.arm_until(iid, &head, |answer| !is_waiting(answer)).await, ArmAnswer::Armed);
+}
+
+#[tokio::test]
+async fn a_branch_that_is_gone_never_merges() {
+    let world = World::with(PipelinePlan::Hang).await;
+    let (head, iid) = world.proposed().await;
+    world.facts_until(iid, |facts| facts.head_sha.is_some()).await;
+    world.gitlab.delete_branch(&world.project, BRANCH).await.unwrap();
+    let answer = world.arm_until(iid, &head, |answer| !is_waiting(answer)).await;
+    assert!(matches!(answer, ArmAnswer::Never { .. } | ArmAnswer::Closed), "{answer:?}");
 }
 
 #[tokio::test]

@@ -1,5 +1,5 @@
 use adapters::forge::{Forge, ForgeError, Preflight};
-use local::gitlab::{Fault, FaultEffect};
+use local::gitlab::{Fault, FaultEffect, SquashOption};
 
 use crate::world::World;
 
@@ -12,6 +12,17 @@ async fn a_project_in_order_has_a_number_and_no_problems() {
     let world = World::new().await;
     let found = world.gitlab.preflight(&world.project).await.unwrap();
     assert_eq!(found, Preflight { project_id: 42, problems: Vec::new() });
+}
+
+#[tokio::test]
+async fn forced_squash_and_a_token_without_api_are_refused() {
+    let world = World::new().await;
+    world.standin.set_knobs(|knobs| {
+        knobs.project.squash_option = SquashOption::Always;
+        knobs.project.token_scopes = vec!["read_repository".to_owned()];
+    });
+    let found = problems(&world).await;
+    assert!(found.len() == 2 && found[0].contains("squash") && found[1].contains("`api`"), "{found:?}");
 }
 
 #[tokio::test]

@@ -42,6 +42,7 @@ impl World {
         standin.set_knobs(|knobs| {
             knobs.check_step_ms = 5;
             knobs.pipeline_appears_ms = 5;
+            knobs.project.sha_required = true;
         });
         let gitlab = adapter(&standin.url(), TOKEN);
         let project = ProjectRef { path: "acme/access".to_owned(), id: None, target_branch: "main".to_owned() };
@@ -151,7 +152,14 @@ impl World {
         self.standin.git(&["hash-object", "--no-filters", file.path().to_str().unwrap()]).unwrap()
     }
 
-    /// A person's commit on the target branch.
+    /// A change to the merge request that the adapter has no verb for.
+    pub async fn edit(&self, iid: u64, change: serde_json::Value) {
+        let url = format!("{}/api/v4/projects/42/merge_requests/{iid}", self.standin.url());
+        let call = reqwest::Client::new().put(url).header("private-token", TOKEN).json(&change);
+        assert!(call.send().await.unwrap().status().is_success());
+    }
+
+    /// A person's commit on a branch, which is made from the target where it does not exist.
     pub async fn push(&self, branch: &str, files: &[(&str, Option<&str>)], message: &str) -> String {
         self.standin.push_as("alice", branch, files, message).await.unwrap()
     }

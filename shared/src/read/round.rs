@@ -22,6 +22,7 @@ pub struct Round {
     pub status: BatchStatus,
     pub fail_code: Option<String>,
     pub mr_iid: Option<u64>,
+    pub mr_url: Option<String>,
     pub start_sha: Option<String>,
     pub head_sha: Option<String>,
     pub step: String,
@@ -58,7 +59,7 @@ impl Round {
 }
 
 const READ_BATCH: &str = "/* round.read_batch */ \
-    SELECT b.partition_key, b.claim_token, b.status, b.fail_code, b.mr_iid, b.start_sha, b.head_sha, b.step, \
+    SELECT b.partition_key, b.claim_token, b.status, b.fail_code, b.mr_iid, b.mr_url, b.start_sha, b.head_sha, b.step, \
            CASE WHEN b.mr_iid IS NULL AND b.created_at < CURRENT_TIMESTAMP(6) - INTERVAL p.not_started_s SECOND THEN 1 \
                 WHEN b.progress_at < CURRENT_TIMESTAMP(6) - INTERVAL p.no_progress_s SECOND THEN 2 \
                 WHEN b.created_at < CURRENT_TIMESTAMP(6) - INTERVAL p.total_s SECOND THEN 3 ELSE 0 END \
@@ -91,12 +92,18 @@ const NEXT_DUE_OF_BATCH: &str = "/* round.next_due_of_batch */ \
     WHERE batch_id = ? AND delivered_at IS NULL AND given_up_at IS NULL \
       AND (leased_until IS NULL OR leased_until <= CURRENT_TIMESTAMP(6)) ORDER BY due_at LIMIT 1";
 
-type BatchColumns = (String, Vec<u8>, i64, Option<String>, Option<u64>, Option<String>, Option<String>, String, i64);
+/// Where a partition's rounds land: project path, the forge's number of it, and the target branch.
+pub async fn project(store: &Store, partition: &PartitionKey) -> Result<Option<(String, Option<u64>, String)>, StoreError> {
+    let row = store.first::<ProjectColumns>(READ_PROJECT, (partition,)).await?;
+    Ok(row.map(|(project, project_id, target_branch, ..)| (project, project_id, target_branch)))
+}
+
+type BatchColumns = (String, Vec<u8>, i64, Option<String>, Option<u64>, Option<String>, Option<String>, Option<String>, String, i64);
 type ProjectColumns = (String, Option<u64>, String, String, u64);
 
 pub async fn round(store: &Store, batch: BatchId) -> Result<Option<Round>, StoreError> {
     let Some(columns) = store.first::<BatchColumns>(READ_BATCH, (batch,)).await? else { return Ok(None) };
-    let (partition, token, status, fail_code, mr_iid, start_sha, head_sha, step, overdue) = columns;
+    let (partition, token, status, fail_code, mr_iid, mr_url, start_sha, head_sha, step, overdue) = columns;
     let missing = || StoreError::corrupt(format!("batch {batch} belongs to the partition {partition}, which does not exist"));
     let project_columns = store.first::<ProjectColumns>(READ_PROJECT, (&partition,)).await?.ok_or_else(missing)?;
     let (project, project_id, target_branch, prefixes, infra_attempts_max) = project_columns;
@@ -107,6 +114,7 @@ pub async fn round(store: &Store, batch: BatchId) -> Result<Option<Round>, Store
         status: BatchStatus::from_code(status)?,
         fail_code,
         mr_iid,
+        mr_url,
         start_sha,
         head_sha,
         step,

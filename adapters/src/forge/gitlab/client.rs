@@ -7,6 +7,7 @@ use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderValue, LINK, LOCATION};
 use reqwest::{Method, Response, Url};
 use serde::Serialize;
 use sha2::{Digest, Sha256};
+use tokio::sync::OnceCell;
 
 use super::GitLabOptions;
 use super::rate_limit::retry_after_s;
@@ -27,8 +28,6 @@ pub enum BadGitLabOptions {
     BaseUrl { given: String },
     #[error("GITLAB_TOKEN is empty or has characters that cannot stand in a header; give a token with scope `api`")]
     Token,
-    #[error("the HTTP client cannot be set up ({detail}); check the machine's TLS configuration")]
-    Client { detail: String },
 }
 
 /// What a call left us with where the answer was too large to take in.
@@ -39,9 +38,12 @@ pub(super) enum Taken {
 }
 
 pub(super) struct Client {
-    http: reqwest::Client,
+    /// Made by the first call: reading the machine's root certificates costs a cold start several milliseconds.
+    http: OnceCell<reqwest::Client>,
     /// Ends with a slash.
     base: Url,
+    token: HeaderValue,
+    connect_timeout: Duration,
     call_timeout: Duration,
     calls: AtomicU64,
 }
@@ -53,17 +55,31 @@ impl Client {
         if token.is_empty() {
             return Err(BadGitLabOptions::Token);
         }
+        // Keeps it out of every debug text.
         token.set_sensitive(true);
-        let http = reqwest::Client::builder()
-            .user_agent(USER_AGENT)
-            .default_headers(HeaderMap::from_iter([(reqwest::header::HeaderName::from_static("private-token"), token)]))
-            .connect_timeout(options.connect_timeout)
-            .timeout(options.call_timeout)
-            // A redirect would turn a POST into a GET, or carry our token to another host.
-            .redirect(reqwest::redirect::Policy::none())
-            .build()
-            .map_err(|error| BadGitLabOptions::Client { detail: chain(error) })?;
-        Ok(Self { http, base, call_timeout: options.call_timeout, calls: AtomicU64::new(0) })
+        let GitLabOptions { connect_timeout, call_timeout, .. } = options;
+        Ok(Self { http: OnceCell::new(), base, token, connect_timeout, call_timeout, calls: AtomicU64::new(0) })
+    }
+
+    pub fn base(&self) -> &str {
+        self.base.as_str()
+    }
+
+    async fn http(&self, call: &'static str) -> Result<&reqwest::Client, ForgeError> {
+        let build = async || {
+            reqwest::Client::builder()
+                .user_agent(USER_AGENT)
+                .connect_timeout(self.connect_timeout)
+                .timeout(self.call_timeout)
+                // A redirect would turn a POST into a GET, or carry our token to another host.
+                .redirect(reqwest::redirect::Policy::none())
+                .build()
+        };
+        self.http.get_or_try_init(build).await.map_err(|error| ForgeError::Unexpected {
+            call,
+            status: 0,
+            detail: format!("no HTTP client can be made, check the machine's root certificates: {}", chain(error)),
+        })
     }
 
     pub fn calls(&self) -> u64 {
@@ -127,7 +143,7 @@ impl Client {
             status: 0,
             detail: format!("no URL can be made for it: {error}"),
         })?;
-        let mut request = self.http.request(method, url);
+        let mut request = self.http(call).await?.request(method, url).header("private-token", self.token.clone());
         if let Some(body) = body {
             request = request.header(CONTENT_TYPE, "application/json").body(body);
         }
