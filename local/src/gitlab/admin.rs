@@ -1,4 +1,17 @@
 //! `/_standin/…`: what a person, a test or the demo does to the forge behind the API's back. Loopback only, no token.
+//!
+//! | call | body |
+//! |---|---|
+//! | `GET merge_requests` | |
+//! | `POST merge_requests/:iid/{close,reopen,merge,lock,unlock}` | `{"by": user name}`, optional |
+//! | `GET`, `PUT pipeline`: what pipelines do from now on | `{"kind": "pass", "fail", "hang", "none", "fail_if_path", "fail_if_content", "after_ms", "substring"}` |
+//! | `POST pipelines`: one of a branch; `PUT pipelines/:id` | `{"branch", "status"}`; `{"status"}` |
+//! | `GET`, `PUT webhook` | `{"url", "secret"}` or `null` |
+//! | `GET deliveries` | |
+//! | `POST push`: one commit by a person | `{"branch", "files": {path: text or null}, "message", "by"}` |
+//! | `GET`, `POST`, `DELETE faults` | a `Fault`, such as `{"method": "POST", "path": "/repository/commits", "times": 1, "effect": {"kind": "cut", "after_effect": true}}` |
+//! | `GET`, `PATCH knobs` | some fields of `Knobs`; `project` is replaced field by field |
+//! | `GET`, `DELETE calls` | |
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -29,6 +42,7 @@ pub(crate) fn routes() -> Router<Arc<App>> {
     Router::new()
         .route("/_standin/merge_requests", get(merge_requests))
         .route("/_standin/merge_requests/{iid}/{verb}", post(act))
+        .route("/_standin/pipelines", post(add_pipeline))
         .route("/_standin/pipelines/{id}", put(end_pipeline))
         .route("/_standin/pipeline", get(plan).put(set_plan))
         .route("/_standin/webhook", get(webhook).put(set_webhook))
@@ -85,6 +99,20 @@ async fn act(State(app): State<Arc<App>>, Path((iid, verb)): Path<(u64, String)>
     app.wake.notify_one();
     let world = app.world();
     Ok(ok(json!(world.merge_requests.get(&iid).map(|found| world.view(found)))))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct BranchPipeline {
+    branch: String,
+    status: Status,
+}
+
+/// `POST pipelines {"branch","status"}`: a pipeline of a branch at its present head.
+async fn add_pipeline(State(app): State<Arc<App>>, body: Bytes) -> ApiResult {
+    let BranchPipeline { branch, status } = parse(&body)?;
+    let id = app.add_branch_pipeline(&branch, status).await?;
+    Ok(created(json!({ "id": id, "status": status.name() })))
 }
 
 #[derive(Deserialize)]
@@ -210,8 +238,11 @@ async fn set_knobs(State(app): State<Arc<App>>, body: Bytes) -> ApiResult {
     let changes: serde_json::Map<String, Value> = parse(&body)?;
     let mut world = app.world();
     let mut all = json!(world.knobs);
-    if let Value::Object(all) = &mut all {
-        all.extend(changes);
+    for (name, value) in changes {
+        match (&mut all[&name], value) {
+            (Value::Object(settings), Value::Object(changes)) => settings.extend(changes),
+            (field, value) => *field = value,
+        }
     }
     world.knobs = serde_json::from_value(all).map_err(|error| ApiError::bad(format!("no such setting: {error}")))?;
     app.wake.notify_one();

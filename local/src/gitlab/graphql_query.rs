@@ -39,6 +39,22 @@ impl Field {
     }
 }
 
+impl Field {
+    fn uses(&self, variable: &str) -> bool {
+        self.arguments.values().any(|argument| argument.uses(variable)) || self.fields.iter().any(|field| field.uses(variable))
+    }
+}
+
+impl Argument {
+    fn uses(&self, variable: &str) -> bool {
+        match self {
+            Self::Value(_) => false,
+            Self::Variable(name) => name == variable,
+            Self::List(items) => items.iter().any(|item| item.uses(variable)),
+        }
+    }
+}
+
 #[derive(Clone, Debug, PartialEq)]
 enum Token {
     Name(String),
@@ -62,6 +78,10 @@ pub(crate) fn parse(query: &str) -> Result<Operation, String> {
         }
     }
     let fields = reader.selection()?;
+    let unused = variables.iter().find(|declared| !fields.iter().any(|field| field.uses(&declared.name)));
+    if let Some(unused) = unused {
+        return Err(format!("Variable ${} is declared by query but not used", unused.name));
+    }
     match reader.peek() {
         None => Ok(Operation { variables, fields }),
         Some(token) => Err(unexpected(Some(token))),

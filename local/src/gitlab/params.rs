@@ -34,7 +34,7 @@ impl Params {
     }
 
     pub fn flag(&self, name: &str) -> bool {
-        self.text(name).is_some_and(|text| matches!(text.as_str(), "true" | "1" | "on" | "t"))
+        self.text(name).is_some_and(|text| matches!(text.to_lowercase().as_str(), "true" | "1" | "on" | "t" | "yes" | "y"))
     }
 
     pub fn number(&self, name: &str) -> Option<u64> {

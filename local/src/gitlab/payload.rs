@@ -79,7 +79,8 @@ pub(crate) fn merge_request(app: &App, world: &World, found: &MergeRequest, acti
 }
 
 pub(crate) fn pipeline(app: &App, world: &World, pipeline: &Pipeline) -> Value {
-    let merge_request = world.merge_requests.get(&pipeline.mr_iid).map(|found| {
+    let found = world.merge_requests.values().find(|found| pipeline.is_for(found.iid));
+    let merge_request = found.map(|found| {
         json!({
             "id": views::global_id(found.iid),
             "iid": found.iid,
@@ -99,10 +100,10 @@ pub(crate) fn pipeline(app: &App, world: &World, pipeline: &Pipeline) -> Value {
         "object_attributes": {
             "id": pipeline.id,
             "iid": pipeline.id - 1_000,
-            "ref": merge_request.as_ref().map_or(&Value::Null, |found| &found["source_branch"]),
+            "ref": found.map_or_else(|| pipeline.reference(), |found| found.source_branch.clone()),
             "tag": false,
             "sha": pipeline.sha,
-            "source": "merge_request_event",
+            "source": pipeline.source(),
             "status": pipeline.status.name(),
             "detailed_status": if pipeline.status.name() == "success" { "passed" } else { pipeline.status.name() },
             "created_at": plain(pipeline.created_at),

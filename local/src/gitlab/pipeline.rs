@@ -99,10 +99,17 @@ impl Status {
     }
 }
 
+/// What a pipeline runs for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum RunsOn {
+    MergeRequest(u64),
+    Branch(String),
+}
+
 #[derive(Clone, Debug)]
 pub(crate) struct Pipeline {
     pub id: u64,
-    pub mr_iid: u64,
+    pub runs_on: RunsOn,
     pub sha: String,
     pub status: Status,
     /// What it will end as, and when; `None`: it hangs.
@@ -118,8 +125,37 @@ pub(crate) struct Pipeline {
 const PENDING: Duration = Duration::from_millis(10);
 
 impl Pipeline {
+    pub fn new(id: u64, runs_on: RunsOn, sha: String, verdict: Option<(Status, Duration)>) -> Self {
+        let now = OffsetDateTime::now_utc();
+        Self {
+            id,
+            runs_on,
+            sha,
+            status: Status::Pending,
+            verdict,
+            since: Instant::now(),
+            created_at: now,
+            updated_at: now,
+            finished_at: None,
+        }
+    }
+
+    pub fn is_for(&self, iid: u64) -> bool {
+        self.runs_on == RunsOn::MergeRequest(iid)
+    }
+
     pub fn reference(&self) -> String {
-        format!("refs/merge-requests/{}/head", self.mr_iid)
+        match &self.runs_on {
+            RunsOn::MergeRequest(iid) => format!("refs/merge-requests/{iid}/head"),
+            RunsOn::Branch(name) => name.clone(),
+        }
+    }
+
+    pub fn source(&self) -> &'static str {
+        match self.runs_on {
+            RunsOn::MergeRequest(_) => "merge_request_event",
+            RunsOn::Branch(_) => "push",
+        }
     }
 
     pub fn enter(&mut self, status: Status) {

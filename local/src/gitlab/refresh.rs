@@ -11,7 +11,7 @@ use time::OffsetDateTime;
 use super::{
     app::App,
     merge_request::{Check, MergeRequest, MrState, Person},
-    pipeline::{Pipeline, PipelinePlan, Status},
+    pipeline::{Pipeline, PipelinePlan, RunsOn, Status},
     settings::MergeMethod,
     webhook::Action,
 };
@@ -188,19 +188,8 @@ impl App {
         let message = self.repo.text(&["log", "-1", "--format=%B", &seen.head]).await?.to_lowercase();
         let skipped = message.contains("[skip ci]") || message.contains("[ci skip]");
         let mut world = self.world();
-        let now = OffsetDateTime::now_utc();
-        let id = world.pipelines.keys().next_back().map_or(1_001, |last| last + 1);
-        let mut pipeline = Pipeline {
-            id,
-            mr_iid: seen.iid,
-            sha: seen.head.clone(),
-            status: Status::Pending,
-            verdict,
-            since: Instant::now(),
-            created_at: now,
-            updated_at: now,
-            finished_at: None,
-        };
+        let id = world.next_pipeline_id();
+        let mut pipeline = Pipeline::new(id, RunsOn::MergeRequest(seen.iid), seen.head.clone(), verdict);
         if skipped {
             pipeline.enter(Status::Skipped);
         }
@@ -208,6 +197,18 @@ impl App {
         self.announce_pipeline(&mut world, id);
         self.wake.notify_one();
         Ok(Some(id))
+    }
+
+    /// A pipeline of a branch, at its present head and in a given status. It stays so.
+    pub async fn add_branch_pipeline(&self, branch: &str, status: Status) -> Result<u64> {
+        let Some(head) = self.repo.branch(branch).await? else { anyhow::bail!("there is no branch {branch}") };
+        let mut world = self.world();
+        let id = world.next_pipeline_id();
+        let mut pipeline = Pipeline::new(id, RunsOn::Branch(branch.to_owned()), head, None);
+        pipeline.enter(status);
+        world.pipelines.insert(id, pipeline);
+        self.announce_pipeline(&mut world, id);
+        Ok(id)
     }
 
     /// Takes each pipeline whose time has come to its next status.

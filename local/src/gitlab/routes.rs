@@ -53,6 +53,8 @@ fn project_routes() -> Router<Arc<App>> {
         .route("/repository/tree", get(repository::tree))
         .route("/repository/files/{path}", get(repository::file))
         .route("/repository/files/{path}/raw", get(repository::raw_file))
+        .route("/repository/blobs/{sha}", get(repository::blob))
+        .route("/repository/blobs/{sha}/raw", get(repository::raw_blob))
         .route("/merge_requests", get(merge_requests::list).post(merge_requests::create))
         .route("/merge_requests/{iid}", get(merge_requests::get).put(routes_close::update))
         .route("/merge_requests/{iid}/merge", put(routes_merge::merge))

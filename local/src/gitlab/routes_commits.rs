@@ -162,20 +162,32 @@ pub(crate) async fn get(call: Call) -> ApiResult {
     Ok(ok(view))
 }
 
+/// What to list for a branch, tag, commit or range `a..b`, as `git log` takes it.
+async fn revisions(app: &App, reference: &str) -> ApiResult<Vec<String>> {
+    let (without, with) = match reference.split_once("..") {
+        Some((without, with)) => (Some(without), with),
+        None => (None, reference),
+    };
+    let unknown = || ApiError::not_found("Commit");
+    let mut revisions = vec![app.repo.commit_of(with).await?.ok_or_else(unknown)?];
+    if let Some(without) = without {
+        revisions.push(format!("^{}", app.repo.commit_of(without).await?.ok_or_else(unknown)?));
+    }
+    Ok(revisions)
+}
+
 /// `GET repository/commits?ref_name=&since=&until=&path=`
 pub(crate) async fn list(call: Call) -> ApiResult<Response> {
     let Call { app, params, .. } = &call;
     let reference = params.filled("ref_name").unwrap_or_else(|| app.project.target_branch.clone());
-    let Some(head) = app.repo.commit_of(&reference).await? else {
-        return Err(ApiError::not_found("Commit"));
-    };
+    let revisions = revisions(app, &reference).await?;
     let since = params.filled("since").map(|at| format!("--since={at}"));
     let until = params.filled("until").map(|at| format!("--until={at}"));
     let mut args: Vec<&str> = since.iter().chain(&until).map(String::as_str).collect();
     if params.flag("first_parent") {
         args.push("--first-parent");
     }
-    args.extend([head.as_str(), "--"]);
+    args.extend(revisions.iter().map(String::as_str).chain(["--"]));
     let path = params.filled("path");
     args.extend(path.as_deref());
     let commits = commit_view::log(app, &args).await?;

@@ -27,7 +27,7 @@ pub(crate) async fn of_merge_request(call: Call) -> ApiResult<Response> {
     let found = find(&call).await?;
     let views: Vec<Value> = {
         let world = call.app.world();
-        let ours = world.pipelines.values().rev().filter(|pipeline| pipeline.mr_iid == found.iid);
+        let ours = world.pipelines.values().rev().filter(|pipeline| pipeline.is_for(found.iid));
         ours.map(|pipeline| views::pipeline(&call.app, pipeline)).collect()
     };
     Ok(paged(&call, &views))
@@ -50,7 +50,7 @@ pub(crate) async fn list(call: Call) -> ApiResult<Response> {
         is("sha", &pipeline.sha)
             && is("ref", &pipeline.reference())
             && is("status", pipeline.status.name())
-            && is("source", "merge_request_event")
+            && is("source", pipeline.source())
     };
     let mut views: Vec<Value> = {
         let world = app.world();

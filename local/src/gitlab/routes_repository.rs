@@ -181,6 +181,32 @@ pub(crate) async fn file(call: Call) -> ApiResult {
 /// `GET repository/files/:path/raw?ref=`
 pub(crate) async fn raw_file(call: Call) -> ApiResult<Response> {
     let (_, _, _, content) = find_file(&call).await?;
+    raw(content)
+}
+
+/// The content of the blob that the path names.
+async fn find_blob(call: &Call) -> ApiResult<Vec<u8>> {
+    let id = call.path("sha")?.to_owned();
+    let kind = call.app.repo.attempt(&["cat-file", "-t", &id], b"", &[]).await?;
+    if kind.stdout != b"blob\n" || !id.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        return Err(ApiError::not_found("Blob"));
+    }
+    Ok(call.app.repo.blobs(std::slice::from_ref(&id)).await?.remove(&id).unwrap_or_default())
+}
+
+/// `GET repository/blobs/:sha`
+pub(crate) async fn blob(call: Call) -> ApiResult {
+    let content = find_blob(&call).await?;
+    let sha = call.path("sha")?;
+    Ok(ok(json!({ "size": content.len(), "encoding": "base64", "content": STANDARD.encode(&content), "sha": sha })))
+}
+
+/// `GET repository/blobs/:sha/raw`
+pub(crate) async fn raw_blob(call: Call) -> ApiResult<Response> {
+    raw(find_blob(&call).await?)
+}
+
+fn raw(content: Vec<u8>) -> ApiResult<Response> {
     let response = Response::builder().header("content-type", "text/plain").body(Body::from(content));
     response.map_err(|error| anyhow::Error::from(error).into())
 }

@@ -171,6 +171,11 @@ impl StandIn {
         self.app.push(branch, changes, message, &Person::named(person)).await
     }
 
+    /// Adds a pipeline of a branch at its present head; answers its id.
+    pub async fn add_branch_pipeline(&self, branch: &str, status: Status) -> Result<u64> {
+        self.app.add_branch_pipeline(branch, status).await
+    }
+
     /// Ends a pipeline now, whatever its plan says.
     pub fn end_pipeline(&self, id: u64, status: Status) {
         self.app.enter(&mut self.app.world(), id, status);

@@ -53,7 +53,7 @@ pub(crate) fn pipeline(app: &App, found: &Pipeline) -> Value {
         "sha": found.sha,
         "ref": found.reference(),
         "status": found.status.name(),
-        "source": "merge_request_event",
+        "source": found.source(),
         "created_at": iso(found.created_at),
         "updated_at": iso(found.updated_at),
         "web_url": pipeline_url(app, found.id),

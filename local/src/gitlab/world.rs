@@ -31,6 +31,9 @@ pub(crate) struct World {
     pub born: HashMap<String, Instant>,
 }
 
+/// Ids of pipelines are those of the whole instance: they do not begin at 1 in a project.
+const FIRST_PIPELINE: u64 = 1_001;
+
 /// A merge request as tests and the demo look at it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct MrView {
@@ -60,8 +63,12 @@ pub struct PipelineView {
 impl World {
     /// The newest pipeline of the present head.
     pub fn head_pipeline(&self, merge_request: &MergeRequest) -> Option<&Pipeline> {
-        let ours = |pipeline: &&Pipeline| pipeline.mr_iid == merge_request.iid && pipeline.sha == merge_request.head;
+        let ours = |pipeline: &&Pipeline| pipeline.is_for(merge_request.iid) && pipeline.sha == merge_request.head;
         self.pipelines.values().rev().find(ours)
+    }
+
+    pub fn next_pipeline_id(&self) -> u64 {
+        self.pipelines.keys().next_back().map_or(FIRST_PIPELINE, |last| last + 1)
     }
 
     pub fn detailed_status(&self, merge_request: &MergeRequest) -> &'static str {

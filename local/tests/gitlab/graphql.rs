@@ -58,6 +58,7 @@ async fn everything_else_is_an_error() {
         ("{ currentUser { name } }", json!({}), "Field 'currentUser' doesn't exist on type 'Query'"),
         ("query($project: ID!) { project(fullPath: $project) { issues { nodes { id } } } }", good.clone(), "Field 'issues'"),
         ("query { project(fullPath: $x) { repository { rootRef } } }", json!({}), "Variable $x is used"),
+        ("query($x: Int) { project(fullPath: \"acme/access\") { id } }", json!({}), "Variable $x is declared by query but not used"),
         ("query { project(", json!({}), "Unexpected end of document"),
         ("mutation { x }", json!({}), "Parse error"),
     ];

@@ -1,5 +1,6 @@
 //! Reading the repository and the project.
 
+use local::gitlab::PipelineStatus;
 use serde_json::{Value, json};
 
 use crate::forge::{Forge, message};
@@ -19,6 +20,9 @@ async fn a_commit_shows_its_trailers_and_where_it_is() {
     assert_eq!(message(&missing), (404, json!("404 Commit Not Found")));
     let list = forge.get("/projects/:id/repository/commits?ref_name=muster%2Fdefault%2F0a&per_page=1").await.body;
     assert_eq!((list.as_array().unwrap().len(), &list[0]["id"]), (1, &json!(sha)));
+    let range = forge.get("/projects/:id/repository/commits?ref_name=main..muster%2Fdefault%2F0a").await.body;
+    assert_eq!((range.as_array().unwrap().len(), &range[0]["id"]), (1, &json!(sha)));
+    assert_eq!(forge.get("/projects/:id/repository/commits?ref_name=nope..main").await.status, 404);
     let future = forge.get("/projects/:id/repository/commits?ref_name=main&since=2099-01-01T00:00:00Z").await.body;
     assert_eq!(future, json!([]));
 }
@@ -50,7 +54,12 @@ async fn files_and_trees_are_read_at_a_ref() {
     assert_eq!((raw.status, raw.body), (200, json!("hello\n")));
     let missing = forge.get("/projects/:id/repository/files/nope?ref=work").await;
     assert_eq!(message(&missing), (404, json!("404 File Not Found")));
-    let tree = forge.get("/projects/:id/repository/tree?ref=work&recursive=true").await.body;
+    let blob = file.body["blob_id"].as_str().unwrap();
+    assert_eq!(forge.get(&format!("/projects/:id/repository/blobs/{blob}/raw")).await.body, json!("hello\n"));
+    assert_eq!(forge.get(&format!("/projects/:id/repository/blobs/{blob}")).await.body["content"], json!("aGVsbG8K"));
+    let head = forge.head("work");
+    assert_eq!(message(&forge.get(&format!("/projects/:id/repository/blobs/{head}")).await), (404, json!("404 Blob Not Found")));
+    let tree = forge.get("/projects/:id/repository/tree?ref=work&recursive=True").await.body;
     let paths: Vec<&Value> = tree.as_array().unwrap().iter().map(|entry| &entry["path"]).collect();
     assert_eq!(paths, ["grants", "README.md", "grants/a b.json"]);
     let inner = forge.get("/projects/:id/repository/tree?ref=work&path=grants").await.body;
@@ -111,6 +120,20 @@ async fn pipelines_are_listed_by_commit() {
     let more = forge.post(&format!("/projects/:id/merge_requests/{iid}/pipelines"), json!({})).await;
     assert_eq!(more.status, 201);
     assert_eq!(forge.get(&format!("/projects/:id/merge_requests/{iid}/pipelines")).await.body.as_array().unwrap().len(), 2);
+}
+
+#[tokio::test]
+async fn pipelines_of_a_branch_are_told_apart_from_those_of_merge_requests() {
+    let forge = Forge::passing().await;
+    forge.ready("round", "mergeable").await;
+    let added = forge.post("/_standin/pipelines", json!({ "branch": "main", "status": "failed" })).await;
+    assert_eq!(added.status, 201);
+    forge.standin.add_branch_pipeline("main", PipelineStatus::Success).await.unwrap();
+    let list = forge.get("/projects/:id/pipelines?ref=main&order_by=id&sort=desc").await.body;
+    let seen: Vec<(&Value, &Value)> = list.as_array().unwrap().iter().map(|found| (&found["status"], &found["source"])).collect();
+    assert_eq!(seen, [(&json!("success"), &json!("push")), (&json!("failed"), &json!("push"))]);
+    assert_eq!(list[0]["sha"], json!(forge.head("main")));
+    assert_eq!(forge.get("/projects/:id/pipelines?status=success").await.body.as_array().unwrap().len(), 2);
 }
 
 #[tokio::test]
