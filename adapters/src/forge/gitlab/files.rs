@@ -10,7 +10,7 @@ use super::branches::unknown_project;
 use super::client::{Client, Taken};
 use super::refusal::is_passing;
 use super::reply::Reply;
-use super::route::of_project;
+use super::route::{encoded, of_project, with_query};
 use crate::forge::{ExistingFile, ForgeError, PathQuery, ProjectRef};
 
 /// GitLab's largest page.
@@ -67,7 +67,7 @@ async fn read_chunk(
         let Some(blob_id) = node.oid else { continue };
         let sha256 = if hashed.contains(&node.path.as_str()) {
             let content = contents.remove(&node.path);
-            Some(sha256_of(client, project, &blob_id, content).await?)
+            Some(sha256_of(client, project, commit, &node.path, &blob_id, content).await?)
         } else {
             None
         };
@@ -76,12 +76,21 @@ async fn read_chunk(
     Ok(())
 }
 
-/// GraphQL carries text only: a content that is not UTF-8 arrives changed, a large one cut. Its blob id tells.
-async fn sha256_of(client: &Client, project: &ProjectRef, blob_id: &str, content: Option<String>) -> Result<String, ForgeError> {
-    match content {
-        Some(content) if blob_id_of(content.as_bytes()) == blob_id => Ok(hex::encode(sha2::Sha256::digest(content.as_bytes()))),
-        _ => client.sha256_of("read a blob", &of_project(project, &format!("repository/blobs/{blob_id}/raw"))).await,
+/// GraphQL carries text only: a content that is not UTF-8 arrives changed, a large one cut. Its blob id tells; then the
+/// bytes are asked for.
+async fn sha256_of(
+    client: &Client,
+    project: &ProjectRef,
+    commit: &str,
+    path: &str,
+    blob_id: &str,
+    content: Option<String>,
+) -> Result<String, ForgeError> {
+    if let Some(content) = content.filter(|content| blob_id_of(content.as_bytes()) == blob_id) {
+        return Ok(hex::encode(sha2::Sha256::digest(content.as_bytes())));
     }
+    let route = of_project(project, &format!("repository/files/{}/raw", encoded(path)));
+    client.sha256_of("read a file", &with_query(&route, &[("ref", commit)])).await
 }
 
 /// Git's object id of a blob with this content.
