@@ -1,0 +1,15 @@
+//! What the integration tests stand on: a real database of their own, the states they begin in, and the
+//! faults they put in the way.
+//!
+//! Panics are the errors of a test: each says what was expected and what was there.
+
+pub mod commands;
+pub mod deadline;
+pub mod journey;
+pub mod lease;
+pub mod probes;
+pub mod proxy;
+pub mod world;
+
+pub use commands::*;
+pub use world::World;

@@ -1,0 +1,227 @@
+//! The state a test begins in, and what it looks at afterwards.
+
+use std::fmt::Write as _;
+
+use mysql_async::prelude::{FromRow, Queryable};
+use mysql_async::{Conn, Opts, Params, Row, Value};
+use shared::audit::INVARIANTS;
+use shared::ids::{BatchId, OperationId};
+use shared::transactions::admit::AdmitOutcome;
+use shared::transactions::claim::ClaimOutcome;
+use shared::{Guarded, Store, StoreError, StoreOptions};
+use tokio::sync::Mutex;
+
+use crate::commands::{admit, claim, grant};
+use crate::lease::{Lease, connect, lease};
+use crate::proxy::{Cut, Proxy};
+
+/// Connections of the store that [`World::run`] uses.
+const CONNECTIONS: usize = 4;
+
+/// A database that only this test has, and a store on it.
+pub struct World {
+    store: Store,
+    sql: Mutex<Conn>,
+    lease: Lease,
+    /// Requests admitted by [`World::with_waiting`], oldest first.
+    pub waiting: Vec<OperationId>,
+}
+
+impl World {
+    /// An empty database: no partition yet.
+    pub async fn empty() -> Self {
+        let lease = lease().await;
+        let sql = Mutex::new(connect(&lease.url, false).await);
+        let store = store_of(StoreOptions { connections: CONNECTIONS, ..StoreOptions::new(&lease.url) });
+        Self { store, sql, lease, waiting: Vec::new() }
+    }
+
+    /// The partition `default`, and nothing else.
+    pub async fn new() -> Self {
+        Self::empty().await.with_partition("default").await
+    }
+
+    /// The partition `default` with so many grants waiting, each for a subject of its own.
+    pub async fn with_waiting(count: usize) -> Self {
+        let mut world = Self::new().await;
+        for number in 1..=count {
+            world.waiting.push(world.admitted(grant(&format!("subject-{number}"), "db")).await);
+        }
+        world
+    }
+
+    pub async fn with_partition(self, key: &str) -> Self {
+        let branch = if key == "default" { "main" } else { key };
+        self.sql(
+            "INSERT INTO merge_partition (partition_key, project, target_branch, path_template, allowed_prefixes) \
+             VALUES (?, 'acme/access', ?, 'access/{target_key}/{subject_id}.json', '[\"access/\"]')",
+            (key, branch),
+        )
+        .await;
+        self
+    }
+
+    /// A target with so many seats; `None`: not counted.
+    pub async fn with_target(self, key: &str, partition: &str, capacity: Option<u64>) -> Self {
+        self.sql("INSERT INTO target (target_key, partition_key, capacity) VALUES (?, ?, ?)", (key, partition, capacity)).await;
+        self
+    }
+
+    /// Runs a unit that must come to an outcome.
+    ///
+    /// # Panics
+    /// On any fault or corruption.
+    pub async fn run<G: Guarded>(&self, unit: &G) -> G::Outcome {
+        match self.store.run(unit).await {
+            Ok(outcome) => outcome,
+            Err(error) => panic!("{} came to no outcome: {error} ({error:?})", G::NAME),
+        }
+    }
+
+    pub async fn try_run<G: Guarded>(&self, unit: &G) -> Result<G::Outcome, StoreError> {
+        self.store.run(unit).await
+    }
+
+    /// Admits a request that must be admitted.
+    pub async fn admitted(&self, request: shared::request::Request) -> OperationId {
+        let unit = admit(request);
+        match self.run(&unit).await {
+            AdmitOutcome::Admitted(admission) => admission.operation,
+            other => panic!("not admitted: {other:?}"),
+        }
+    }
+
+    /// Claims what waits in `default`, which must be something.
+    pub async fn claimed(&self, token: &str) -> BatchId {
+        match self.run(&claim(token)).await {
+            ClaimOutcome::Claimed { batch, .. } => batch,
+            other => panic!("not claimed: {other:?}"),
+        }
+    }
+
+    /// The store of [`World::run`].
+    pub fn store(&self) -> Store {
+        self.store.clone()
+    }
+
+    /// A further store: `world.store_with(|options| options.connections = 8)`.
+    pub fn store_with(&self, change: impl FnOnce(&mut StoreOptions)) -> Store {
+        let mut options = StoreOptions::new(&self.lease.url);
+        change(&mut options);
+        store_of(options)
+    }
+
+    /// A store whose sessions hold this probe.
+    pub fn store_probed(&self, probe: std::sync::Arc<dyn shared::tx::Probe>) -> Store {
+        self.store_with(|options| {
+            options.connections = CONNECTIONS;
+            options.probe = Some(probe);
+        })
+    }
+
+    /// A store whose clock stands so many seconds from now: the future if positive.
+    pub async fn store_in(&self, seconds: i64) -> Store {
+        let now: f64 = self.scalar("SELECT CAST(UNIX_TIMESTAMP(CURRENT_TIMESTAMP(6)) AS DOUBLE)", ()).await;
+        self.store_with(|options| options.session = vec![format!("timestamp = {:.6}", now + seconds as f64)])
+    }
+
+    /// A store behind a network that loses the next `times` COMMITs.
+    pub async fn store_behind(&self, cut: Cut, times: u32) -> (Store, Proxy) {
+        let opts = Opts::from_url(&self.lease.url).expect("the URL of a lease");
+        let proxy = Proxy::start(format!("{}:{}", opts.ip_or_hostname(), opts.tcp_port()), cut, times).await;
+        let (scheme, address) = self.lease.url.split_once("://").expect("the URL of a lease");
+        let (user, rest) = address.split_once('@').map_or((String::new(), address), |(user, rest)| (format!("{user}@"), rest));
+        let (_, database) = rest.split_once('/').expect("the URL of a lease");
+        let url = format!("{scheme}://{user}127.0.0.1:{}/{database}", proxy.port);
+        (store_of(StoreOptions::new(url)), proxy)
+    }
+
+    /// A raw session on the database, outside every rule.
+    pub async fn session(&self) -> Conn {
+        connect(&self.lease.url, false).await
+    }
+
+    pub async fn sql(&self, sql: &str, params: impl Into<Params> + Send) {
+        if let Err(why) = self.sql.lock().await.exec_drop(sql, params.into()).await {
+            panic!("{sql}: {why}");
+        }
+    }
+
+    /// The error number of a statement that must be refused.
+    pub async fn sql_refused(&self, sql: &str, params: impl Into<Params> + Send) -> (u16, String) {
+        match self.sql.lock().await.exec_drop(sql, params.into()).await {
+            Err(mysql_async::Error::Server(error)) => (error.code, error.message),
+            other => panic!("{sql}: was not refused: {other:?}"),
+        }
+    }
+
+    pub async fn rows<T: FromRow + Send + 'static>(&self, sql: &str, params: impl Into<Params> + Send) -> Vec<T> {
+        match self.sql.lock().await.exec(sql, params.into()).await {
+            Ok(rows) => rows,
+            Err(why) => panic!("{sql}: {why}"),
+        }
+    }
+
+    /// The first column of the first row.
+    pub async fn scalar<T: mysql_async::prelude::FromValue + Send + 'static>(&self, sql: &str, params: impl Into<Params> + Send) -> T {
+        let rows: Vec<Row> = self.rows(sql, params).await;
+        let mut row = rows.into_iter().next().unwrap_or_else(|| panic!("{sql}: no row"));
+        row.take(0).unwrap_or_else(|| panic!("{sql}: no column"))
+    }
+
+    pub async fn count(&self, table_and_condition: &str) -> u64 {
+        self.scalar(&format!("SELECT COUNT(*) FROM {table_and_condition}"), ()).await
+    }
+
+    /// Kinds and causing versions of the outbox rows, in the order of their keys: `arm_merge 2`.
+    pub async fn effects_of(&self, batch: BatchId) -> Vec<String> {
+        let sql = "SELECT CONCAT(IF(kind = 'publish', JSON_UNQUOTE(JSON_EXTRACT(payload, '$.type')), kind), ' ', \
+                   SUBSTRING_INDEX(dedup_key, ':', -1)) FROM outbox WHERE batch_id = ? AND operation_id IS NULL ORDER BY 1";
+        self.rows::<(String,)>(sql, (batch.0,)).await.into_iter().map(|(text,)| text).collect()
+    }
+
+    /// Every row of every table, as text in the order of the primary keys. Two equal snapshots: nothing changed.
+    pub async fn snapshot(&self) -> String {
+        const TABLES: &str = "SELECT t.table_name AS t, GROUP_CONCAT(k.column_name ORDER BY k.ordinal_position) AS k \
+             FROM information_schema.tables t JOIN information_schema.key_column_usage k \
+               ON k.table_schema = t.table_schema AND k.table_name = t.table_name AND k.constraint_name = 'PRIMARY' \
+             WHERE t.table_schema = DATABASE() GROUP BY t.table_name ORDER BY t.table_name";
+        let tables: Vec<(String, String)> = self.rows(TABLES, ()).await;
+        let mut conn = self.sql.lock().await;
+        conn.query_drop("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ").await.expect("the isolation can be chosen");
+        conn.query_drop("START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY").await.expect("a snapshot can be begun");
+        let mut text = String::new();
+        for (table, keys) in tables {
+            let rows: Vec<Row> = conn.query(format!("SELECT * FROM {table} ORDER BY {keys}")).await.expect("a table can be read");
+            for row in rows {
+                text.push_str(&table);
+                for (at, column) in row.columns_ref().iter().enumerate() {
+                    let value = row.as_ref(at).map_or_else(String::new, |value: &Value| value.as_sql(true));
+                    let _ = write!(text, " {}={value}", column.name_str());
+                }
+                text.push('\n');
+            }
+        }
+        conn.query_drop("ROLLBACK").await.expect("a snapshot can be ended");
+        text
+    }
+
+    /// The SQL of the invariants finds nothing.
+    ///
+    /// # Panics
+    /// Naming each invariant that is broken, and by which rows.
+    pub async fn assert_invariants(&self) {
+        let mut broken = String::new();
+        for invariant in INVARIANTS {
+            let rows: Vec<(String,)> = self.rows(invariant.sql, ()).await;
+            if !rows.is_empty() {
+                let _ = write!(broken, "\n{}: {}: {rows:?}", invariant.id, invariant.sentence);
+            }
+        }
+        assert!(broken.is_empty(), "invariants are broken:{broken}\n{}", self.snapshot().await);
+    }
+}
+
+fn store_of(options: StoreOptions) -> Store {
+    Store::new(options).expect("the URL of a lease is well-formed")
+}

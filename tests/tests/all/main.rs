@@ -1,0 +1,5 @@
+//! All integration tests in one binary: each further one would link everything below once more.
+
+mod admit;
+mod admit_refusals;
+mod journeys;
