@@ -1,0 +1,155 @@
+//! Batches: aborted, requeued, let run on.
+
+use std::time::{Duration, Instant};
+
+use adapters::forge::Forge;
+use adapters::queue::EventSink;
+use adapters::relay::Relay;
+use adapters::settlement::settle;
+use serde_json::{Value, json};
+use shared::ids::BatchId;
+use shared::read::ops_show;
+use shared::state::{BatchStatus, FailCause};
+use shared::transactions::batch_row::SettleOutcome;
+use shared::transactions::begin_fail::BeginFail;
+use shared::transactions::command::{Command, CommandOutcome};
+use shared::transactions::commanded::{Commanded, Subject};
+use shared::transactions::unblock::Unblock;
+use shared::{Guarded, StoreError};
+
+use crate::answer::Answer;
+use crate::fields::Fields;
+
+/// A merge request that was opened anew is rarely ready to be armed at once; it is asked again for this long.
+const ARMING_PATIENCE: Duration = Duration::from_secs(5);
+
+/// How an operator ends a batch, and what becomes of its members.
+#[derive(Debug, Clone, Copy)]
+pub struct Ending {
+    action: &'static str,
+    cause: FailCause,
+    code: &'static str,
+}
+
+/// Its members are rejected.
+pub const ABORT: Ending = Ending { action: "abort", cause: FailCause::Rejected, code: "aborted" };
+/// Its members wait again.
+pub const REQUEUE: Ending = Ending { action: "requeue", cause: FailCause::Infrastructure, code: "requeued" };
+
+pub async fn end<F: Forge, E: EventSink>(
+    relay: &Relay<F, E>,
+    fields: Fields,
+    ending: Ending,
+    stop_at: Instant,
+) -> Result<Answer, StoreError> {
+    let (command, batch) = match batch_command(fields, ending.action) {
+        Ok(understood) => understood,
+        Err(problems) => return Ok(Answer::malformed(problems)),
+    };
+    let unit = BeginFail {
+        batch,
+        by: command.actor.to_string(),
+        cause: ending.cause,
+        code: ending.code.to_owned(),
+        message: command.reason.clone(),
+    };
+    let (outcome, state) = run(relay, unit, batch, command).await?;
+    let answer = Answer::from_outcome(outcome, |refusal| explain(&refusal, batch, &state, |now| now.code() == Some(ending.code)));
+    if !answer.is("done") {
+        return Ok(answer);
+    }
+    // The order stands. What is not finished now, because the forge is down or slow, the sweep finishes.
+    let progress = settle(relay, batch, stop_at).await?;
+    let after = snapshot(relay, batch).await?;
+    Ok(answer.with("after", after).with("settlement", json!(progress)))
+}
+
+pub async fn unblock<F: Forge, E: EventSink>(relay: &Relay<F, E>, fields: Fields, stop_at: Instant) -> Result<Answer, StoreError> {
+    let (command, batch) = match batch_command(fields, "unblock") {
+        Ok(understood) => understood,
+        Err(problems) => return Ok(Answer::malformed(problems)),
+    };
+    let (outcome, state) = run(relay, Unblock { batch }, batch, command).await?;
+    let is_running = |now: &State<'_>| now.status() == Some(BatchStatus::Running.name()) && now.fail_code().is_none();
+    let answer = Answer::from_outcome(outcome, |refusal| explain(&refusal, batch, &state, is_running));
+    if answer.is("done") {
+        let _ = relay.drive_batch(batch, ARMING_PATIENCE, stop_at).await?;
+    }
+    Ok(answer)
+}
+
+fn batch_command(mut fields: Fields, action: &'static str) -> Result<(Command, BatchId), Vec<String>> {
+    let command = fields.command(action);
+    let batch = fields.needed_batch();
+    let problems = fields.end(Vec::new());
+    match (command, batch) {
+        (Some(command), Some(batch)) if problems.is_empty() => Ok((command, batch)),
+        _ => Err(problems),
+    }
+}
+
+/// Runs the unit; where it is refused, tells the state that refused it.
+async fn run<F: Forge, E: EventSink, G: Guarded<Outcome = SettleOutcome>>(
+    relay: &Relay<F, E>,
+    unit: G,
+    batch: BatchId,
+    command: Command,
+) -> Result<(CommandOutcome<SettleOutcome>, Value), StoreError> {
+    let outcome = relay.store.run(&Commanded { unit, subject: Subject::Batch(batch), command }).await?;
+    let state = match &outcome {
+        CommandOutcome::Refused(_) => snapshot(relay, batch).await?,
+        _ => Value::Null,
+    };
+    Ok((outcome, state))
+}
+
+async fn snapshot<F: Forge, E: EventSink>(relay: &Relay<F, E>, batch: BatchId) -> Result<Value, StoreError> {
+    Ok(ops_show::batch_row(&relay.store, batch).await?.unwrap_or_default())
+}
+
+/// A batch's row as it was shown.
+struct State<'v>(&'v Value);
+
+impl<'v> State<'v> {
+    fn text(&self, name: &str) -> Option<&'v str> {
+        self.0.get(name).and_then(Value::as_str)
+    }
+
+    fn status(&self) -> Option<&'v str> {
+        self.text("status")
+    }
+
+    fn fail_code(&self) -> Option<&'v str> {
+        self.text("fail_code")
+    }
+
+    /// Why it fails, or has failed.
+    fn code(&self) -> Option<&'v str> {
+        self.fail_code().or_else(|| self.text("code"))
+    }
+}
+
+fn explain(refusal: &SettleOutcome, batch: BatchId, state: &Value, is_so_already: impl Fn(&State<'_>) -> bool) -> Answer {
+    match refusal {
+        SettleOutcome::UnknownBatch => Answer::refused(format!("there is no batch {batch}; status names those that run"), Value::Null),
+        SettleOutcome::Settled | SettleOutcome::Preempted { .. } => {
+            let now = State(state);
+            if is_so_already(&now) {
+                return Answer::already(state.clone());
+            }
+            let status = now.status().unwrap_or("gone");
+            let reason = match now.fail_code() {
+                Some(code) if status == BatchStatus::Running.name() || status == BatchStatus::Blocked.name() => {
+                    format!("batch {batch} is failing already (code {code}); wait until it has failed, the sweep sees to it")
+                }
+                _ if status == BatchStatus::Running.name() => {
+                    format!("batch {batch} is RUNNING and nothing holds it; abort or requeue it to end it")
+                }
+                _ => {
+                    format!("batch {batch} is {status}, and this can only be done to an active one; show tells what became of its members")
+                }
+            };
+            Answer::refused(reason, state.clone())
+        }
+    }
+}
