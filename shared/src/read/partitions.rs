@@ -56,8 +56,7 @@ const READ_PARTITION: &str = select_partition!("partitions.read", "WHERE partiti
 const LIST_PARTITIONS: &str = select_partition!("partitions.list", "ORDER BY partition_key");
 
 /// Columns of `select_partition!`.
-pub(crate) type Columns =
-    (String, String, String, Option<u64>, String, String, String, String, Option<String>, String, String, u64);
+pub(crate) type Columns = (String, String, String, Option<u64>, String, String, String, String, Option<String>, String, String, u64);
 
 #[derive(Deserialize)]
 struct PauseColumns {
@@ -87,15 +86,7 @@ pub(crate) fn partition_from(columns: Columns) -> Result<Partition, StoreError> 
     let holds = pause.holds == json!(1) || pause.holds == json!(true);
     Ok(Partition {
         pause: pause.reason.zip(pause.by).map(|(reason, by)| Pause { reason, by, until: pause.until, holds }),
-        settings: Settings {
-            project,
-            target_branch,
-            project_id,
-            path_template,
-            allowed_prefixes,
-            limits,
-            closed: closed_at.is_some(),
-        },
+        settings: Settings { project, target_branch, project_id, path_template, allowed_prefixes, limits, closed: closed_at.is_some() },
         key: PartitionKey::parse(key).map_err(|why| StoreError::corrupt(why.to_string()))?,
         closed_at,
         created_at,

@@ -16,7 +16,9 @@ use crate::tx::{Decision, Guarded, Tx, refuse};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Rounds {
     /// No claim until then, or until they are resumed.
-    Paused { until: Option<Moment> },
+    Paused {
+        until: Option<Moment>,
+    },
     Resumed,
 }
 
@@ -33,9 +35,13 @@ pub type PauseOutcome = CommandOutcome<PauseRefusal>;
 #[must_use]
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PauseRefusal {
-    UnknownPartition { partition: PartitionKey },
+    UnknownPartition {
+        partition: PartitionKey,
+    },
     /// By the database's clock.
-    UntilInThePast { until: Moment },
+    UntilInThePast {
+        until: Moment,
+    },
 }
 
 impl fmt::Display for PauseRefusal {

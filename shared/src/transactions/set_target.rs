@@ -30,10 +30,17 @@ pub type SetTargetOutcome = CommandOutcome<TargetRefusal>;
 #[must_use]
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TargetRefusal {
-    UnknownPartition { partition: PartitionKey },
-    PartitionClosed { partition: PartitionKey },
+    UnknownPartition {
+        partition: PartitionKey,
+    },
+    PartitionClosed {
+        partition: PartitionKey,
+    },
     /// Its files lie in the present partition for as long as one of its relationships lives.
-    StillLive { partition: PartitionKey, live: u64 },
+    StillLive {
+        partition: PartitionKey,
+        live: u64,
+    },
 }
 
 impl fmt::Display for TargetRefusal {
@@ -56,8 +63,7 @@ const LOCK_TARGET: &str = select_target!("set_target.lock", "FORCE INDEX (PRIMAR
 
 const READ_WRITTEN_TARGET: &str = select_target!("set_target.read_written", "WHERE target_key = ?");
 
-const READ_PARTITION: &str =
-    "/* set_target.read_partition */ SELECT closed_at IS NOT NULL FROM merge_partition WHERE partition_key = ?";
+const READ_PARTITION: &str = "/* set_target.read_partition */ SELECT closed_at IS NOT NULL FROM merge_partition WHERE partition_key = ?";
 
 /// Every unit that changes a seat holds the target's row until it ends, so under its lock the count is exact.
 const COUNT_SEATS: &str = "/* set_target.count_seats */ \

@@ -89,7 +89,10 @@ fn wrong_project(project: &str) -> Option<String> {
     };
     let valid = project.len() <= PROJECT_MAX && project.contains('/') && project.split('/').all(is_component);
     (!valid).then(|| {
-        format!("project {:?} is not the path of a project, such as acme/access: at most {PROJECT_MAX} characters, without host or .git", cut(project))
+        format!(
+            "project {:?} is not the path of a project, such as acme/access: at most {PROJECT_MAX} characters, without host or .git",
+            cut(project)
+        )
     })
 }
 
@@ -107,13 +110,16 @@ fn wrong_branch(branch: &str) -> Option<String> {
     if !valid {
         return Some(format!("target_branch {:?} is not the name of a branch, such as main", cut(branch)));
     }
-    branch.starts_with(BRANCH_ROOT).then(|| format!("target_branch {branch:?} lies below {BRANCH_ROOT}, where Muster makes its own branches"))
+    branch
+        .starts_with(BRANCH_ROOT)
+        .then(|| format!("target_branch {branch:?} lies below {BRANCH_ROOT}, where Muster makes its own branches"))
 }
 
 fn wrong_prefixes(prefixes: &[String]) -> Vec<String> {
     let mut problems: Vec<String> = prefixes.iter().filter_map(|prefix| paths::check_prefix(prefix).err()).collect();
     if prefixes.is_empty() {
-        problems.push("allowed_prefixes is empty, so that no request could write anything; give at least one, such as [\"access/\"]".into());
+        problems
+            .push("allowed_prefixes is empty, so that no request could write anything; give at least one, such as [\"access/\"]".into());
     }
     if prefixes.len() > PREFIXES_MAX {
         problems.push(format!("allowed_prefixes holds {} prefixes; at most {PREFIXES_MAX} are kept", prefixes.len()));
@@ -129,12 +135,18 @@ fn wrong_template(template: &str, prefixes: &[String]) -> Vec<String> {
         }
     };
     let shown = cut(template);
-    check(template.len() > TEMPLATE_MAX || !template.is_ascii(), format!("path_template {shown:?} is longer than {TEMPLATE_MAX} characters or not ASCII"));
+    check(
+        template.len() > TEMPLATE_MAX || !template.is_ascii(),
+        format!("path_template {shown:?} is longer than {TEMPLATE_MAX} characters or not ASCII"),
+    );
     for mark in ["{subject_id}", "{target_key}"] {
         check(!template.contains(mark), format!("path_template {shown:?} lacks {mark}, so that two requests would write the same file"));
     }
     let literal = template.replace("{subject_id}", "").replace("{target_key}", "");
-    check(literal.contains(['{', '}']), format!("path_template {shown:?} holds a brace that belongs to neither {{subject_id}} nor {{target_key}}"));
+    check(
+        literal.contains(['{', '}']),
+        format!("path_template {shown:?} holds a brace that belongs to neither {{subject_id}} nor {{target_key}}"),
+    );
     for id in ["a".to_owned(), "@".repeat(LONGEST_ID)] {
         if let (Ok(subject), Ok(target)) = (SubjectId::parse(id.as_str()), TargetKey::parse(id.as_str()))
             && let Err(why) = paths::check_path(&paths::from_template(template, &subject, &target))
@@ -192,7 +204,16 @@ mod tests {
             ..PartitionWish::default()
         };
         let problems = bad.over(None).unwrap_err().join("\n");
-        for part in ["project \"https", "below muster/", "lacks {target_key}", "a brace", "not lie below", "does not end with /", "absolute", "max_requests 5000"] {
+        for part in [
+            "project \"https",
+            "below muster/",
+            "lacks {target_key}",
+            "a brace",
+            "not lie below",
+            "does not end with /",
+            "absolute",
+            "max_requests 5000",
+        ] {
             assert!(problems.contains(part), "{part}\n{problems}");
         }
         let missing = PartitionWish::default().over(None).unwrap_err();
