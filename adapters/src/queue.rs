@@ -4,8 +4,9 @@ use std::future::Future;
 use std::ops::Range;
 use std::time::Duration;
 
+use aws_config::BehaviorVersion;
+pub use aws_config::SdkConfig;
 use aws_config::timeout::TimeoutConfig;
-use aws_config::{BehaviorVersion, SdkConfig};
 use aws_sdk_sqs::Client;
 use aws_sdk_sqs::error::{DisplayErrorContext, SdkError};
 use aws_sdk_sqs::types::SendMessageBatchRequestEntry;

@@ -83,7 +83,7 @@ macro_rules! select_batches {
                 'settled_at', DATE_FORMAT(b.settled_at, '%Y-%m-%dT%H:%i:%s.%fZ'), 'settled_by', b.settled_by, \
                 'late_merged_at', DATE_FORMAT(b.late_merged_at, '%Y-%m-%dT%H:%i:%s.%fZ'), \
                 'member_count', (SELECT COUNT(*) FROM merge_batch_member m WHERE m.batch_id = b.id)), \
-            CASE WHEN b.mr_iid IS NOT NULL THEN JSON_OBJECT('iid', b.mr_iid, 'url', b.mr_url) END \
+            CASE WHEN b.mr_iid IS NOT NULL THEN JSON_OBJECT('iid', CAST(b.mr_iid AS CHAR), 'url', b.mr_url) END \
             FROM (SELECT * FROM merge_batch ",
             $rows,
             ") b ",

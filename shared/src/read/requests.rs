@@ -76,7 +76,7 @@ macro_rules! select_requests {
                 'created_at', DATE_FORMAT(o.created_at, '%Y-%m-%dT%H:%i:%s.%fZ'), \
                 'updated_at', DATE_FORMAT(o.updated_at, '%Y-%m-%dT%H:%i:%s.%fZ'), \
                 'settled_at', DATE_FORMAT(o.settled_at, '%Y-%m-%dT%H:%i:%s.%fZ')), \
-            CASE WHEN m.mr_iid IS NOT NULL THEN JSON_OBJECT('iid', m.mr_iid, 'url', m.mr_url) END, \
+            CASE WHEN m.mr_iid IS NOT NULL THEN JSON_OBJECT('iid', CAST(m.mr_iid AS CHAR), 'url', m.mr_url) END, \
             CASE WHEN b.operation_id IS NOT NULL THEN JSON_OBJECT('status', b.status, 'operation_id', b.operation_id, \
                 'expires_at', DATE_FORMAT(b.expires_at, '%Y-%m-%dT%H:%i:%s.%fZ')) END \
             FROM (SELECT * FROM operation ",

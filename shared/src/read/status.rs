@@ -94,7 +94,7 @@ const READ_ACTIVE_BATCHES: &str = "/* status.read_active_batches */ \
         JSON_OBJECT('batch_id', CAST(id AS CHAR), 'status', status, 'step', step, 'fail_code', fail_code, 'code', code, \
             'age_s', GREATEST(0, TIMESTAMPDIFF(SECOND, created_at, CURRENT_TIMESTAMP(6))), \
             'progress_age_s', GREATEST(0, TIMESTAMPDIFF(SECOND, progress_at, CURRENT_TIMESTAMP(6)))), \
-        CASE WHEN mr_iid IS NOT NULL THEN JSON_OBJECT('iid', mr_iid, 'url', mr_url) END \
+        CASE WHEN mr_iid IS NOT NULL THEN JSON_OBJECT('iid', CAST(mr_iid AS CHAR), 'url', mr_url) END \
     FROM merge_batch FORCE INDEX (idx_status_updated) WHERE status IN (1, 4)";
 
 const COUNT_UNDELIVERED_EFFECTS: &str = "/* status.count_undelivered_effects */ \

@@ -9,7 +9,8 @@ use crate::state::{Action, BatchStatus, BindingStatus, FailCause, MemberOutcome,
 /// A merge request as the forge names it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MergeRequestView {
-    pub iid: u64,
+    /// Its number, as text like every id.
+    pub iid: String,
     pub url: Option<String>,
 }
 
