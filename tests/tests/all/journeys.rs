@@ -26,7 +26,10 @@ async fn what_waited_is_merged_as_one_merge_request_and_every_member_is_told() {
     }
     assert_eq!(journey.binding_of("alice", "db").await, "ACTIVE");
     let file = journey.file_on_main("access/db/alice.json").expect("the file is on main");
-    assert_eq!(serde_json::from_str::<serde_json::Value>(&file).expect("JSON"), json!({"subject_id": "alice", "target_key": "db", "attributes": {}}));
+    assert_eq!(
+        serde_json::from_str::<serde_json::Value>(&file).expect("JSON"),
+        json!({"subject_id": "alice", "target_key": "db", "attributes": {}})
+    );
     assert_eq!(journey.forge.merge_requests().len(), 1);
     let log = journey.forge.git(&["log", "--format=%B", "main"]).expect("a log");
     let token: String = journey.world.scalar("SELECT LOWER(HEX(claim_token)) FROM merge_batch", ()).await;
