@@ -20,8 +20,7 @@ const WAIT_FOR_OTHER_MIGRATOR_S: u32 = 120;
 /// fails. MySQL commits each `CREATE` and `ALTER` by itself, so a migration that failed half-way stays half-applied
 /// and is not recorded: the message says which one.
 pub async fn apply(url: &str) -> Result<Vec<String>> {
-    let options =
-        Opts::from_url(url).context("the database URL is not of the form mysql://user:password@host:port/database")?;
+    let options = Opts::from_url(url).context("the database URL is not of the form mysql://user:password@host:port/database")?;
     let database = options.db_name().context("the database URL names no database: add /muster at its end")?.to_owned();
     let mut guard = Conn::new(options.clone()).await.context("the database cannot be reached for the migrations")?;
     let name = format!("muster.migrations.{database}");
@@ -40,9 +39,7 @@ pub async fn apply(url: &str) -> Result<Vec<String>> {
     let disconnected = pool.disconnect().await;
     // Closing the session frees the lock, on every path.
     let closed = guard.disconnect().await;
-    let report = report.with_context(|| {
-        format!("a migration of {database} failed; its statements before the failing one stay applied")
-    })?;
+    let report = report.with_context(|| format!("a migration of {database} failed; its statements before the failing one stay applied"))?;
     disconnected.context("the connections of the migrations did not close")?;
     closed.context("the connection that held the lock of the migrations did not close")?;
     Ok(report.applied_migrations().iter().map(ToString::to_string).collect())

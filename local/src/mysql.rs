@@ -50,8 +50,7 @@ impl Server {
 /// # Errors
 /// If no server can be found or fetched, or if it does not start: the message ends with its log.
 pub async fn start() -> Result<Server> {
-    let program =
-        tokio::task::spawn_blocking(program::find_or_fetch).await.context("looking for MySQL was interrupted")??;
+    let program = tokio::task::spawn_blocking(program::find_or_fetch).await.context("looking for MySQL was interrupted")??;
     for _ in 0..PORT_TRIES {
         if let Some(server) = start_on_free_port(&program).await? {
             return Ok(server);
@@ -121,9 +120,7 @@ fn root(port: u16) -> Opts {
 }
 
 async fn answers(port: u16) -> Result<()> {
-    let connection = timeout(Duration::from_secs(2), Conn::new(root(port)))
-        .await
-        .context("a connection takes longer than 2 s")??;
+    let connection = timeout(Duration::from_secs(2), Conn::new(root(port))).await.context("a connection takes longer than 2 s")??;
     Ok(connection.disconnect().await?)
 }
 

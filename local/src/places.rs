@@ -18,8 +18,7 @@ pub fn checkout() -> &'static Path {
 /// If the folder cannot be created.
 pub fn muster() -> Result<PathBuf> {
     let folder = checkout().join(".muster");
-    fs::create_dir_all(&folder)
-        .with_context(|| format!("cannot create {}, where the local stack keeps its files", folder.display()))?;
+    fs::create_dir_all(&folder).with_context(|| format!("cannot create {}, where the local stack keeps its files", folder.display()))?;
     Ok(folder)
 }
 
@@ -70,8 +69,7 @@ impl RunFolder {
             .find(|path| !path.exists())
             .context("no free name for a run folder")?;
         fs::create_dir(&path).with_context(|| format!("cannot create the folder {}", path.display()))?;
-        let alive =
-            File::create(path.join(ALIVE)).with_context(|| format!("cannot create a file in {}", path.display()))?;
+        let alive = File::create(path.join(ALIVE)).with_context(|| format!("cannot create a file in {}", path.display()))?;
         alive.lock().with_context(|| format!("cannot lock a file in {}", path.display()))?;
         Ok(Self { path, _alive: alive })
     }
@@ -97,8 +95,7 @@ fn remove_abandoned(runs: &Path) {
         return;
     };
     for folder in entries.flatten().map(|entry| entry.path()) {
-        let held =
-            File::open(folder.join(ALIVE)).is_ok_and(|file| matches!(file.try_lock(), Err(TryLockError::WouldBlock)));
+        let held = File::open(folder.join(ALIVE)).is_ok_and(|file| matches!(file.try_lock(), Err(TryLockError::WouldBlock)));
         if !held {
             let _ = fs::remove_dir_all(&folder);
         }

@@ -22,8 +22,7 @@ pub fn fill(program: &Program, datadir: &Path) -> Result<()> {
         initialise(program, &template)?;
     }
     drop(setup);
-    copy(&template, datadir)
-        .with_context(|| format!("the fresh database cannot be copied to {}: is the disk full?", datadir.display()))?;
+    copy(&template, datadir).with_context(|| format!("the fresh database cannot be copied to {}: is the disk full?", datadir.display()))?;
     // Each server has an identity of its own; the next start makes it.
     let _ = fs::remove_file(datadir.join("auto.cnf"));
     Ok(())
@@ -37,8 +36,7 @@ fn initialise(program: &Program, template: &Path) -> Result<()> {
     }
     // Beside the folder, because MySQL refuses to initialise one that is not empty.
     let first_statements = template.with_extension("sql");
-    fs::write(&first_statements, ROOT_BY_ADDRESS)
-        .with_context(|| format!("cannot write {}", first_statements.display()))?;
+    fs::write(&first_statements, ROOT_BY_ADDRESS).with_context(|| format!("cannot write {}", first_statements.display()))?;
     let output = program
         .command(&unfinished)
         .arg("--initialize-insecure")

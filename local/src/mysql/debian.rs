@@ -24,9 +24,7 @@ const OTHERWISE: &str = "Install MySQL 8.0.16 or later so that `mysqld` is on PA
 pub fn unpack(root: &Path) -> Result<()> {
     let mirror = mirror()?;
     let started = std::time::Instant::now();
-    eprintln!(
-        "MySQL: none on this machine; fetching it from Debian's {SUITE} suite into .muster/mysql (about 55 MB, once)"
-    );
+    eprintln!("MySQL: none on this machine; fetching it from Debian's {SUITE} suite into .muster/mysql (about 55 MB, once)");
     let work = root.with_extension("unfinished");
     if work.exists() {
         fs::remove_dir_all(&work).with_context(|| format!("cannot remove {}", work.display()))?;
@@ -42,8 +40,7 @@ pub fn unpack(root: &Path) -> Result<()> {
     apt.download(&names, &packages)?;
     for package in fs::read_dir(&packages)? {
         let package = package?.path();
-        let status =
-            Command::new("dpkg").arg("-x").arg(&package).arg(&files).status().context("`dpkg` cannot be started")?;
+        let status = Command::new("dpkg").arg("-x").arg(&package).arg(&files).status().context("`dpkg` cannot be started")?;
         if !status.success() {
             bail!("dpkg could not unpack {} ({status})", package.display());
         }
@@ -64,19 +61,14 @@ pub fn loader(root: &Path) -> Result<PathBuf> {
         .flat_map(Iterator::flatten)
         .map(|file| file.path())
         .find(|path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("ld-linux")))
-        .with_context(|| {
-            format!("no loader below {}: remove {} to fetch MySQL anew", libraries.display(), root.display())
-        })
+        .with_context(|| format!("no loader below {}: remove {} to fetch MySQL anew", libraries.display(), root.display()))
 }
 
 /// The system's own mirror of this Debian release, as apt itself reads its configuration.
 fn mirror() -> Result<String> {
     let release = fs::read_to_string("/etc/os-release").unwrap_or_default();
     let field = |name: &str| {
-        release
-            .lines()
-            .find_map(|line| line.strip_prefix(name)?.strip_prefix('='))
-            .map(|value| value.trim_matches('"').to_owned())
+        release.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix('=')).map(|value| value.trim_matches('"').to_owned())
     };
     if field("ID").as_deref() != Some("debian") {
         bail!("this machine has no MySQL, and it can be fetched only on Debian. {OTHERWISE}");
@@ -138,12 +130,8 @@ impl Apt {
     }
 
     fn run_in(&self, words: &[&str], folder: &Path) -> Result<String> {
-        let output = Command::new("apt-get")
-            .args(&self.options)
-            .args(words)
-            .current_dir(folder)
-            .output()
-            .context("`apt-get` cannot be started")?;
+        let output =
+            Command::new("apt-get").args(&self.options).args(words).current_dir(folder).output().context("`apt-get` cannot be started")?;
         if !output.status.success() {
             bail!(
                 "fetching MySQL failed in `apt-get {}`: is the network reachable? {OTHERWISE} apt-get says:\n{}",
