@@ -4,6 +4,7 @@ usage: stack.py COMMAND, one JSON document on standard input, one on standard ou
 AWS_ENDPOINT_URL, AWS_DEFAULT_REGION and credentials come from the environment, as for any AWS client.
 """
 
+import concurrent.futures
 import datetime
 import json
 import pathlib
@@ -121,12 +122,14 @@ def upload_code(functions):
         s3.create_bucket(Bucket=CODE_BUCKET, CreateBucketConfiguration={"LocationConstraint": s3.meta.region_name})
     except (s3.exceptions.BucketAlreadyOwnedByYou, s3.exceptions.BucketAlreadyExists):
         pass
-    names = []
-    for bootstrap in sorted(functions.glob("*/bootstrap")):
-        archive = zipped(bootstrap)
-        s3.upload_file(str(archive), CODE_BUCKET, f"{bootstrap.parent.name}.zip")
-        names.append(bootstrap.parent.name)
-    return names
+    bootstraps = sorted(functions.glob("*/bootstrap"))
+
+    def upload(bootstrap):
+        s3.upload_file(str(zipped(bootstrap)), CODE_BUCKET, f"{bootstrap.parent.name}.zip")
+        return bootstrap.parent.name
+
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        return list(pool.map(upload, bootstraps))
 
 
 def zipped(bootstrap):

@@ -68,7 +68,7 @@ impl Caller {
             .await
             .context("POST /requests was not answered")?;
         let (status, body) = read(answer).await?;
-        say(format!("POST /requests  {:<58} {status} {}", ask.what, gist(&body)));
+        say(format!("POST /requests  {:<68} {status} {}", ask.what, gist(&body)));
         if status != expected {
             bail!("POST /requests answered {status} instead of {expected}: {body}");
         }
@@ -113,6 +113,6 @@ fn gist(body: &Value) -> String {
             let again = if body["duplicate"] == json!(true) { ", answered before" } else { "" };
             format!("{} {operation}{again}", word("status"))
         }
-        None => format!("{}: {}", word("title"), word("detail")),
+        None => format!("{}\n  {}", word("type"), word("detail")),
     }
 }

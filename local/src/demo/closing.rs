@@ -1,6 +1,6 @@
 //! What is left at the end: the repository, and where to look.
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use local::progress::{heading, say};
 use local::stack::{Stack, TARGET_BRANCH};
 
@@ -24,7 +24,18 @@ pub async fn show_history(stack: &Stack) -> Result<()> {
     heading("GET /batches");
     let caller = Caller::of(&stack.api)?;
     let batches = caller.get("/batches").await?;
-    println!("{}", serde_json::to_string_pretty(&batches)?);
+    for batch in batches["batches"].as_array().with_context(|| format!("no batches in {batches}"))?.iter().rev() {
+        let word = |field: &str| batch[field].as_str().unwrap_or("-").to_owned();
+        println!(
+            "  batch {:<3} {:<9} {:<9} {} members  {:<16} {}",
+            word("batch_id"),
+            word("trigger"),
+            word("status"),
+            batch["member_count"],
+            word("code"),
+            batch["merge_request"]["url"].as_str().unwrap_or("-"),
+        );
+    }
     heading(&format!("git log --stat {TARGET_BRANCH}"));
     println!("{}", stack.stand_in()?.git(&["log", "--stat", "--stat-width=100", TARGET_BRANCH])?);
     let tree = stack.stand_in()?.git(&["ls-tree", "-r", "--name-only", TARGET_BRANCH])?;
