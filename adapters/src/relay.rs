@@ -158,6 +158,10 @@ impl<F: Forge, E: EventSink> Relay<F, E> {
         if error.is_transient() || delivery.attempts < HOPELESS_ATTEMPTS {
             return Ok(Performed::Later { delay_s: None, why });
         }
+        if must_happen(&delivery.kind) {
+            tracing::error!(event = "alarm", alarm = "forge_refused", effect = %delivery.key, attempts = delivery.attempts, why);
+            return Ok(Performed::Later { delay_s: None, why });
+        }
         // Waiting will not help: the batch is held for a person, who sees what the forge said.
         if let Some(batch) = delivery.batch {
             let held = self.store.run(&Block { batch, code: "forge_refused".into(), message: clip(&why) }).await?;
@@ -179,7 +183,9 @@ impl<F: Forge, E: EventSink> Relay<F, E> {
                 return Ok(());
             }
             Performed::Done => Fate::Delivered,
-            Performed::Later { why, .. } if delivery.attempts >= FAULTY_ATTEMPTS => Fate::GivenUp { error: why },
+            Performed::Later { why, .. } if delivery.attempts >= FAULTY_ATTEMPTS && !must_happen(&delivery.kind) => {
+                Fate::GivenUp { error: why }
+            }
             Performed::Later { delay_s, why } => {
                 Fate::Postponed { delay_s: delay_s.unwrap_or_else(|| back_off_s(delivery.attempts)), error: why }
             }
@@ -241,6 +247,11 @@ pub(crate) fn begin_fail(batch: BatchId, cause: FailCause, code: &str, message: 
 /// The project a batch lands on.
 pub fn project_of(round: &Round) -> ProjectRef {
     ProjectRef { path: round.project.clone(), id: round.project_id, target_branch: round.target_branch.clone() }
+}
+
+/// A merge request that is to be withdrawn or disarmed would keep its batch waiting for ever if the relay gave up.
+fn must_happen(kind_of_effect: &str) -> bool {
+    matches!(kind_of_effect, kind::WITHDRAW_MERGE_REQUEST | kind::DISARM_MERGE)
 }
 
 /// 1, 2, 4 … 60 s, with up to half of it taken off at random.

@@ -25,8 +25,8 @@ use crate::relay::{Relay, begin_fail, project_of, signature};
 
 /// Steps in one call: begin to fail, withdraw, fail, and a few lost races between them.
 const STEPS_MAX: u32 = 8;
-/// An effect that is due again within this is waited for.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// How long a caller with one batch at hand waits for an effect that is due again soon.
+pub const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Where a batch stands after a call.
 #[must_use]
@@ -44,11 +44,16 @@ pub enum Progress {
     UnknownBatch,
 }
 
-/// Settles one batch as far as the world allows it now.
+/// Settles one batch as far as the world allows it now. An effect that is due again within `patience` is waited for.
 ///
 /// # Errors
 /// Only where the database could not be asked.
-pub async fn settle<F: Forge, E: EventSink>(relay: &Relay<F, E>, batch: BatchId, deadline: Instant) -> Result<Progress, StoreError> {
+pub async fn settle<F: Forge, E: EventSink>(
+    relay: &Relay<F, E>,
+    batch: BatchId,
+    patience: Duration,
+    deadline: Instant,
+) -> Result<Progress, StoreError> {
     for _ in 0..STEPS_MAX {
         if Instant::now() >= deadline {
             break;
@@ -59,12 +64,12 @@ pub async fn settle<F: Forge, E: EventSink>(relay: &Relay<F, E>, batch: BatchId,
         let flipped = match act(relay, &round, &observed, next, merge_sha).await? {
             Step::Ended(progress) => return Ok(progress),
             Step::Wait => {
-                wait(relay, &round, &observed, deadline).await?;
+                wait(relay, &round, &observed, patience, deadline).await?;
                 return Ok(if observed.theirs == Theirs::Unreachable { Progress::Unreachable } else { Progress::Waiting });
             }
             Step::Flipped(progress) => progress,
         };
-        relay.drive_batch(batch, PATIENCE, deadline).await?;
+        relay.drive_batch(batch, patience, deadline).await?;
         if let Some(progress) = flipped {
             return Ok(progress);
         }
@@ -231,6 +236,7 @@ async fn wait<F: Forge, E: EventSink>(
     relay: &Relay<F, E>,
     round: &Round,
     observed: &Observed,
+    patience: Duration,
     deadline: Instant,
 ) -> Result<(), StoreError> {
     if let Some(facts) = &observed.facts
@@ -241,7 +247,7 @@ async fn wait<F: Forge, E: EventSink>(
             let _ = relay.store.run(&Rearm { batch: round.id }).await?;
         }
     }
-    relay.drive_batch(round.id, PATIENCE, deadline).await.map(drop)
+    relay.drive_batch(round.id, patience, deadline).await.map(drop)
 }
 
 fn step_of(facts: &MrFacts) -> &'static str {

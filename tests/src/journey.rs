@@ -104,7 +104,7 @@ impl Journey {
 
     /// Settles a batch once.
     pub async fn settle(&self, batch: BatchId) -> Progress {
-        adapters::settlement::settle(&self.relay, batch, stop_at()).await.expect("the database answers")
+        adapters::settlement::settle(&self.relay, batch, adapters::settlement::PATIENCE, stop_at()).await.expect("the database answers")
     }
 
     /// Settles a batch until it comes to this.

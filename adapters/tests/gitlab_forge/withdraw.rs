@@ -8,8 +8,12 @@ async fn a_withdrawn_one_is_closed_disarmed_and_its_pipeline_cancelled() {
     let world = World::with(PipelinePlan::Hang).await;
     let (_, iid) = world.armed().await;
     world.facts_until(iid, |facts| facts.pipeline == PipelineState::Underway).await;
+    world.standin.clear_calls();
     let facts = world.gitlab.withdraw(&world.project, iid).await.unwrap();
     assert_eq!((facts.state, facts.armed, facts.closed_by_us), (MrState::Closed, false, true));
+    let writes: Vec<String> = world.standin.calls().into_iter().filter(|call| call.0 != "GET").map(|call| call.1).collect();
+    let order = ["cancel_merge_when_pipeline_succeeds", "merge_requests/", "/cancel"];
+    assert!(writes.len() == 3 && writes.iter().zip(order).all(|(path, part)| path.contains(part)), "{writes:?}");
     assert_eq!(facts.pipeline, PipelineState::Canceled);
     let again = world.gitlab.withdraw(&world.project, iid).await.unwrap();
     assert_eq!(again, facts);

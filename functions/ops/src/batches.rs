@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use adapters::forge::Forge;
 use adapters::queue::EventSink;
 use adapters::relay::Relay;
-use adapters::settlement::settle;
+use adapters::settlement::{PATIENCE, settle};
 use serde_json::{Value, json};
 use shared::ids::BatchId;
 use shared::read::ops_show;
@@ -59,7 +59,7 @@ pub async fn end<F: Forge, E: EventSink>(
         return Ok(answer);
     }
     // The order stands. What is not finished now, because the forge is down or slow, the sweep finishes.
-    let progress = settle(relay, batch, stop_at).await?;
+    let progress = settle(relay, batch, PATIENCE, stop_at).await?;
     let after = snapshot(relay, batch).await?;
     Ok(answer.with("after", after).with("settlement", json!(progress)))
 }

@@ -9,7 +9,7 @@ use std::time::Instant;
 use adapters::forge::Forge;
 use adapters::queue::EventSink;
 use adapters::relay::Relay;
-use adapters::settlement::{Progress, settle};
+use adapters::settlement::{PATIENCE, Progress, settle};
 use aws_lambda_events::sqs::{SqsBatchResponse, SqsEvent, SqsMessage};
 use serde::Deserialize;
 use serde_json::Value;
@@ -76,7 +76,7 @@ async fn settle_one<F: Forge, E: EventSink>(relay: &Relay<F, E>, batch: BatchId,
     if Instant::now() >= stop_at {
         return false;
     }
-    match settle(relay, batch, stop_at).await {
+    match settle(relay, batch, PATIENCE, stop_at).await {
         Ok(progress) => {
             tracing::info!(event = "settlement", %batch, ?progress);
             progress != Progress::Unreachable

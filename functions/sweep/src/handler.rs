@@ -5,7 +5,7 @@
 mod expiry;
 mod orphans;
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use adapters::forge::Forge;
 use adapters::queue::EventSink;
@@ -64,13 +64,13 @@ pub async fn handle<F: Forge, E: EventSink>(
 
 /// Ends early only where the database is gone, for then no other pass can work either.
 async fn passes<F: Forge, E: EventSink>(relay: &Relay<F, E>, report: &mut SweepReport, stop_at: Instant) -> Result<(), StoreError> {
-    // What has ended is settled first; only what is left can be overdue.
+    // What has ended is settled first; only what is left can be overdue. No batch is waited for: others are next.
     for batch in active_batches(&relay.store).await? {
         if Instant::now() >= stop_at {
             return Ok(());
         }
         report.batches.looked_at += 1;
-        match settle(relay, batch, stop_at).await {
+        match settle(relay, batch, Duration::ZERO, stop_at).await {
             Ok(Progress::Succeeded) => report.batches.succeeded += 1,
             Ok(Progress::Failed) => report.batches.failed += 1,
             Ok(Progress::Blocked) => report.batches.blocked += 1,

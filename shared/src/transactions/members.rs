@@ -151,6 +151,7 @@ fn count_expiry_rejections(mut end: MemberEnd) -> MemberEnd {
     if is_expiry && matches!(end.outcome, MemberOutcome::Rejected | MemberOutcome::Expelled) {
         end.member.expiry_rejections += 1;
         if end.member.expiry_rejections >= EXPIRY_REJECTIONS_MAX {
+            tracing::error!(event = "alarm", alarm = "expiry_revoke_failed", operation = %end.member.operation, rejections = end.member.expiry_rejections);
             end.outcome = MemberOutcome::Failed;
         }
     }
