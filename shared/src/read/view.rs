@@ -53,9 +53,15 @@ pub(super) fn from_optional_json<View: DeserializeOwned>(
     text.map(|text| from_json(statement, &text)).transpose()
 }
 
-/// The database has no truth values: 0 and 1.
+/// A comparison is a truth value in MySQL's JSON and a number in MariaDB's.
 pub(super) fn truth<'de, D: Deserializer<'de>>(deserializer: D) -> Result<bool, D::Error> {
-    Ok(u8::deserialize(deserializer)? != 0)
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Spelling {
+        Truth(bool),
+        Number(u8),
+    }
+    Ok(matches!(Spelling::deserialize(deserializer)?, Spelling::Truth(true) | Spelling::Number(1..)))
 }
 
 macro_rules! by_code {
