@@ -1,6 +1,6 @@
 //! Batches: aborted, requeued, let run on.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use adapters::forge::Forge;
 use adapters::queue::EventSink;
@@ -19,9 +19,6 @@ use shared::{Guarded, StoreError};
 
 use crate::answer::Answer;
 use crate::fields::Fields;
-
-/// A merge request that was opened anew is rarely ready to be armed at once; it is asked again for this long.
-const ARMING_PATIENCE: Duration = Duration::from_secs(5);
 
 /// How an operator ends a batch, and what becomes of its members.
 #[derive(Debug, Clone, Copy)]
@@ -48,10 +45,11 @@ pub async fn end<F: Forge, E: EventSink>(
     };
     let unit = BeginFail {
         batch,
-        by: command.actor.to_string(),
+        // The audit record that names actor and reason; a principal may be longer than a key has room for.
+        by: command.audit_id(),
         cause: ending.cause,
         code: ending.code.to_owned(),
-        message: command.reason.clone(),
+        message: format!("{} by {}: {}", ending.code, command.actor, command.reason),
     };
     let (outcome, state) = run(relay, unit, batch, command).await?;
     let answer = Answer::from_outcome(outcome, |refusal| explain(&refusal, batch, &state, |now| now.code() == Some(ending.code)));
@@ -59,6 +57,7 @@ pub async fn end<F: Forge, E: EventSink>(
         return Ok(answer);
     }
     // The order stands. What is not finished now, because the forge is down or slow, the sweep finishes.
+    let _ = relay.drive_batch(batch, PATIENCE, stop_at).await?;
     let progress = settle(relay, batch, PATIENCE, stop_at).await?;
     let after = snapshot(relay, batch).await?;
     Ok(answer.with("after", after).with("settlement", json!(progress)))
@@ -73,7 +72,7 @@ pub async fn unblock<F: Forge, E: EventSink>(relay: &Relay<F, E>, fields: Fields
     let is_running = |now: &State<'_>| now.status() == Some(BatchStatus::Running.name()) && now.fail_code().is_none();
     let answer = Answer::from_outcome(outcome, |refusal| explain(&refusal, batch, &state, is_running));
     if answer.is("done") {
-        let _ = relay.drive_batch(batch, ARMING_PATIENCE, stop_at).await?;
+        let _ = relay.drive_batch(batch, PATIENCE, stop_at).await?;
     }
     Ok(answer)
 }

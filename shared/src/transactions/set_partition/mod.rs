@@ -91,10 +91,12 @@ const UPDATE_READ_PARTITION: &str = "/* set_partition.update_read_partition */ \
 const READ_TARGETS: &str = "/* set_partition.read_targets */ SELECT target_key FROM target WHERE partition_key = ? ORDER BY target_key";
 
 /// Waits for the admissions that hold one of these, and makes later ones wait until they can read `closed_at`.
-const LOCK_TARGETS: &str = "/* set_partition.lock_read_targets */ \
-    SELECT t.target_key FROM JSON_TABLE(?, '$[*]' COLUMNS ( \
+/// A locking read cannot be joined to JSON_TABLE (error 3569), so it is a write that changes nothing but versions.
+const HOLD_READ_TARGETS: &str = "/* set_partition.hold_read_targets */ \
+    UPDATE JSON_TABLE(?, '$[*]' COLUMNS ( \
         target_key VARCHAR(128) CHARACTER SET ascii COLLATE ascii_bin PATH '$')) AS j \
-    STRAIGHT_JOIN target t FORCE INDEX (PRIMARY) ON t.target_key = j.target_key FOR UPDATE";
+    STRAIGHT_JOIN target t FORCE INDEX (PRIMARY) ON t.target_key = j.target_key \
+    SET t.version = t.version + 1 WHERE t.partition_key = ?";
 
 const COUNT_USES: &str = "/* set_partition.count_uses */ SELECT \
     (SELECT COUNT(*) FROM merge_batch_request WHERE partition_key = ? AND batch_id IS NULL), \
@@ -171,7 +173,7 @@ impl SetPartition {
         let targets = tx.rows::<(String,)>(READ_TARGETS, (&self.partition,)).await?;
         for chunk in targets.chunks(CHUNK) {
             let keys: Vec<&String> = chunk.iter().map(|(key,)| key).collect();
-            tx.rows::<(String,)>(LOCK_TARGETS, (json!(keys).to_string(),)).await?;
+            tx.write(HOLD_READ_TARGETS, (json!(keys).to_string(), &self.partition)).await?; // One that has moved away meanwhile is not ours to hold.
         }
         let key = &self.partition;
         let Some((waiting, batch, live)) = tx.first::<(u64, Option<u64>, u64)>(COUNT_USES, (key, key, key)).await? else {
