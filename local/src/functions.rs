@@ -26,11 +26,14 @@ pub async fn build() -> Result<PathBuf> {
     let built = Command::new(cargo)
         .args(["build", "--workspace", "--bins", "--message-format", "json-render-diagnostics"])
         .current_dir(places::checkout())
-        .stderr(Stdio::inherit())
+        .stdout(Stdio::piped())
         .kill_on_drop(true)
-        .output()
+        // Not `output`, which would keep cargo's progress and errors from the terminal.
+        .spawn()
+        .context("`cargo` cannot be started")?
+        .wait_with_output()
         .await
-        .context("`cargo` cannot be started")?;
+        .context("`cargo` cannot be waited for")?;
     if !built.status.success() {
         bail!("the functions do not compile ({}): the reason is above", built.status);
     }
