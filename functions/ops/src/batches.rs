@@ -56,11 +56,20 @@ pub async fn end<F: Forge, E: EventSink>(
     if !answer.is("done") {
         return Ok(answer);
     }
-    // The order stands. What is not finished now, because the forge is down or slow, the sweep finishes.
-    let _ = relay.drive_batch(batch, PATIENCE, stop_at).await?;
-    let progress = settle(relay, batch, PATIENCE, stop_at).await?;
-    let after = snapshot(relay, batch).await?;
-    Ok(answer.with("after", after).with("settlement", json!(progress)))
+    // The order stands, whatever happens now: what is not finished here the sweep finishes.
+    let finishing = async {
+        let _ = relay.drive_batch(batch, PATIENCE, stop_at).await?;
+        let progress = settle(relay, batch, PATIENCE, stop_at).await?;
+        Ok::<_, StoreError>((progress, snapshot(relay, batch).await?))
+    };
+    Ok(match finishing.await {
+        Ok((progress, after)) => answer.with("after", after).with("settlement", json!(progress)),
+        Err(error) => answer.with("settlement", unfinished(&error)),
+    })
+}
+
+fn unfinished(error: &StoreError) -> Value {
+    json!(format!("left to the sweep, for it could not be finished now: {error}"))
 }
 
 pub async fn unblock<F: Forge, E: EventSink>(relay: &Relay<F, E>, fields: Fields, stop_at: Instant) -> Result<Answer, StoreError> {
@@ -71,10 +80,13 @@ pub async fn unblock<F: Forge, E: EventSink>(relay: &Relay<F, E>, fields: Fields
     let (outcome, state) = run(relay, Unblock { batch }, batch, command).await?;
     let is_running = |now: &State<'_>| now.status() == Some(BatchStatus::Running.name()) && now.fail_code().is_none();
     let answer = Answer::from_outcome(outcome, |refusal| explain(&refusal, batch, &state, is_running));
-    if answer.is("done") {
-        let _ = relay.drive_batch(batch, PATIENCE, stop_at).await?;
+    if !answer.is("done") {
+        return Ok(answer);
     }
-    Ok(answer)
+    Ok(match relay.drive_batch(batch, PATIENCE, stop_at).await {
+        Ok(_) => answer,
+        Err(error) => answer.with("settlement", unfinished(&error)),
+    })
 }
 
 fn batch_command(mut fields: Fields, action: &'static str) -> Result<(Command, BatchId), Vec<String>> {

@@ -8,6 +8,7 @@ mod requests;
 mod retention;
 mod targets;
 
+use muster_tests::deadline::until;
 use muster_tests::journey::{Journey, stop_at};
 use muster_tests::{OPERATOR, World};
 use serde_json::{Value, json};
@@ -75,6 +76,13 @@ async fn signed(world: &World, action: &str, answer: &Value) {
     assert_eq!(record, [(action.to_owned(), OPERATOR.to_owned(), "because of a test".to_owned())]);
 }
 
+/// Returns once a unit stands at the row of a target that another one holds.
+async fn stands_at_a_target(world: &World) {
+    let sql = "SELECT COUNT(*) FROM performance_schema.data_lock_waits w JOIN performance_schema.data_locks l \
+               ON l.engine_lock_id = w.requesting_engine_lock_id WHERE l.object_schema = DATABASE() AND l.object_name = 'target'";
+    until("a unit that waits for a target", async || (world.scalar::<u64>(sql, ()).await > 0).then_some(())).await;
+}
+
 #[tokio::test]
 async fn an_event_that_is_no_command_is_told_what_is_wrong_and_changes_nothing() {
     let journey = Journey::new().await;
@@ -131,4 +139,23 @@ async fn every_writing_action_lists_all_that_is_wrong_with_its_event() {
     let answer = ask(&journey, json!({ "action": "purge", "actor": "ann", "reason": "x".repeat(256) })).await;
     assert!(answer["problems"][0].as_str().expect("a problem").contains("1 to 255"), "{answer}");
     assert_eq!(journey.world.snapshot().await, before);
+}
+
+#[tokio::test]
+async fn every_sample_event_is_understood() {
+    let journey = Journey::new().await;
+    let mut samples = Vec::new();
+    for entry in std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../events")).expect("the sample events") {
+        let path = entry.expect("an entry").path();
+        if path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("ops-")) {
+            samples.push(path);
+        }
+    }
+    assert!(samples.len() >= 13, "one for each action: {samples:?}");
+    samples.sort();
+    for path in samples {
+        let event = serde_json::from_slice(&std::fs::read(&path).expect("a sample")).expect("JSON");
+        let answer = ask(&journey, event).await;
+        assert!(answer["action"].is_string() && answer["problems"].is_null(), "{}: {answer}", path.display());
+    }
 }

@@ -9,7 +9,7 @@ use shared::transactions::command::{Command, CommandOutcome};
 use shared::transactions::set_partition::settings::PartitionWish;
 use shared::transactions::set_partition::{PartitionRefusal, SetPartition};
 
-use super::{already, order, refused, rehearsed_then_done};
+use super::{already, order, refused, rehearsed_then_done, stands_at_a_target};
 
 fn closing() -> SetPartition {
     SetPartition {
@@ -53,10 +53,7 @@ async fn an_admission_under_way_is_waited_for_before_the_partition_closes() {
         pause.reached().await;
         let store = world.store();
         let closing = tokio::spawn(async move { store.run(&closing()).await });
-        // It stands at the target's row, which the admission holds.
-        let waits = "SELECT COUNT(*) FROM performance_schema.data_lock_waits w JOIN performance_schema.data_locks l \
-                     ON l.engine_lock_id = w.requesting_engine_lock_id WHERE l.object_schema = DATABASE() AND l.object_name = 'target'";
-        muster_tests::deadline::until("a closing that waits", async || (world.scalar::<u64>(waits, ()).await > 0).then_some(())).await;
+        stands_at_a_target(&world).await;
         pause.release();
         assert!(matches!(admitting.await.expect("no panic"), Ok(AdmitOutcome::Admitted(_))));
         let closed = closing.await.expect("no panic").expect("an outcome");
@@ -74,9 +71,7 @@ async fn an_admission_that_comes_while_the_partition_closes_finds_it_closed() {
     pause.reached().await;
     let store = world.store();
     let admitting = tokio::spawn(async move { store.run(&admit(grant("alice", "db"))).await });
-    let waits = "SELECT COUNT(*) FROM performance_schema.data_lock_waits w JOIN performance_schema.data_locks l \
-                 ON l.engine_lock_id = w.requesting_engine_lock_id WHERE l.object_schema = DATABASE() AND l.object_name = 'target'";
-    muster_tests::deadline::until("an admission that waits", async || (world.scalar::<u64>(waits, ()).await > 0).then_some(())).await;
+    stands_at_a_target(&world).await;
     pause.release();
     assert!(matches!(closing.await.expect("no panic"), Ok(CommandOutcome::Done { .. })));
     let answer = admitting.await.expect("no panic").expect("an outcome");
