@@ -6,6 +6,8 @@ use std::pin::Pin;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
+use mysql_async::Conn;
+use mysql_async::prelude::Queryable;
 use shared::StoreError;
 use shared::tx::{Point, Probe};
 use tokio::sync::Semaphore;
@@ -106,6 +108,38 @@ impl Probe for Fault {
         Box::pin(async move {
             if self.at.is(self.unit, point) && self.met.fetch_add(1, Ordering::SeqCst) < self.times {
                 return Err((self.error)());
+            }
+            Ok(())
+        })
+    }
+}
+
+/// Changes rows behind a unit's back each time that it reaches a point.
+pub struct Meddle {
+    unit: &'static str,
+    at: At,
+    met: AtomicU32,
+    session: tokio::sync::Mutex<Conn>,
+    sql: &'static str,
+}
+
+impl Meddle {
+    pub fn new(unit: &'static str, at: At, session: Conn, sql: &'static str) -> Arc<Self> {
+        Arc::new(Self { unit, at, met: AtomicU32::new(0), session: tokio::sync::Mutex::new(session), sql })
+    }
+
+    /// How often it meddled.
+    pub fn met(&self) -> u32 {
+        self.met.load(Ordering::SeqCst)
+    }
+}
+
+impl Probe for Meddle {
+    fn reached<'a>(&'a self, point: Point<'a>) -> Reached<'a> {
+        Box::pin(async move {
+            if self.at.is(self.unit, point) {
+                self.met.fetch_add(1, Ordering::SeqCst);
+                self.session.lock().await.query_drop(self.sql).await.expect("the meddling statement runs");
             }
             Ok(())
         })

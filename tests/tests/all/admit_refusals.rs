@@ -1,6 +1,6 @@
 //! I10: whatever an admission is refused for, the database is row for row what it was.
 
-use muster_tests::probes::{At, Pause};
+use muster_tests::probes::{At, Meddle, Pause};
 use muster_tests::*;
 use serde_json::json;
 use shared::ids::OperationId;
@@ -8,6 +8,7 @@ use shared::request::Request;
 use shared::state::{BindingStatus, FailCause};
 use shared::transactions::admit::{Admit, AdmitOutcome};
 use shared::transactions::batch_row::SettleOutcome;
+use shared::transactions::withdraw::WithdrawOutcome;
 
 /// Runs the admission, which must answer this and change nothing.
 async fn refused(world: &World, unit: Admit, outcome: AdmitOutcome) {
@@ -147,9 +148,11 @@ async fn an_expiry_that_has_passed_by_the_clock_of_the_database() {
 #[tokio::test]
 async fn a_path_outside_the_allowed_prefixes_and_every_one_of_them_is_named() {
     let world = World::new().await;
-    let files = json!([{ "path": "access/ok", "content": "" }, { "path": "deploy/prod", "content": "" }, { "path": "accessory/x", "content": "" }]);
+    let files =
+        json!([{ "path": "access/ok", "content": "" }, { "path": "deploy/prod", "content": "" }, { "path": "accessory/x", "content": "" }]);
     let unit = admit(request(&json!({ "subject_id": "alice", "target_key": "db", "action": "grant", "change": { "files": files } })));
-    let problems = ["accessory/x", "deploy/prod"].map(|path| format!("path {path:?} lies outside the partition's allowed prefixes [\"access/\"]"));
+    let problems =
+        ["accessory/x", "deploy/prod"].map(|path| format!("path {path:?} lies outside the partition's allowed prefixes [\"access/\"]"));
     refused(&world, unit, AdmitOutcome::PathRefused { problems: problems.to_vec() }).await;
 }
 
@@ -162,23 +165,51 @@ async fn a_template_whose_file_would_lie_outside_the_allowed_prefixes() {
 }
 
 #[tokio::test]
-async fn a_relationship_that_changed_in_every_rerun() {
-    // A relationship that is applied for and withdrawn between the read and the write of another admission.
+async fn a_relationship_that_was_applied_for_since_it_was_read() {
     let world = World::new().await;
     let first = world.admitted(grant("alice", "db")).await;
-    assert!(matches!(world.run(&withdraw(&first)).await, shared::transactions::withdraw::WithdrawOutcome::Withdrawn));
+    assert_eq!(world.run(&withdraw(&first)).await, WithdrawOutcome::Withdrawn);
     let pause = Pause::new("admit", At::Named("admit.insert_new_key"));
     let store = world.store_probed(pause.clone());
-    let slow = admit(grant("alice", "db"));
-    let running = tokio::spawn({
-        let slow = slow.clone();
-        async move { store.run(&slow).await }
-    });
+    let running = tokio::spawn(async move { store.run(&admit(grant("alice", "db"))).await });
     pause.reached().await;
     let winner = world.admitted(grant("alice", "db")).await;
+    let before = world.snapshot().await;
     pause.release();
-    let outcome = running.await.expect("no panic").expect("an outcome");
-    // The pinned reset met another operation, so the unit ran again and saw the winner.
-    assert_eq!(outcome, AdmitOutcome::BindingHeld { status: Some(BindingStatus::Applying), operation: Some(winner) });
+    // The reset pins the operation that was read, so it changed nothing; the rerun saw the winner.
+    let held = AdmitOutcome::BindingHeld { status: Some(BindingStatus::Applying), operation: Some(winner) };
+    assert_eq!(running.await.expect("no panic").expect("an outcome"), held);
+    assert_eq!(world.snapshot().await, before);
     world.assert_invariants().await;
+}
+
+#[tokio::test]
+async fn a_relationship_that_changes_in_every_rerun() {
+    let world = World::new().await.with_target("db", "default", Some(1)).await;
+    let first = world.admitted(grant("alice", "db")).await;
+    assert_eq!(world.run(&withdraw(&first)).await, WithdrawOutcome::Withdrawn);
+    let before = world.snapshot().await;
+    let meddling = "UPDATE binding SET version = version + 1";
+    let meddler = Meddle::new("admit", At::Named("admit.reset_read_binding"), world.session().await, meddling);
+    let store = world.store_probed(meddler.clone());
+    assert_eq!(store.run(&admit(grant("alice", "db"))).await.expect("an outcome"), AdmitOutcome::Preempted);
+    assert_eq!(meddler.met(), 4, "the first run and three reruns");
+    world.sql("UPDATE binding SET version = version - 4", ()).await;
+    assert_eq!(world.snapshot().await, before);
+}
+
+#[tokio::test]
+async fn a_key_whose_request_is_gone() {
+    let world = World::new().await;
+    let ghost = OperationId::new();
+    world
+        .sql(
+            "INSERT INTO idempotency_record (principal, request_key, payload_hash, operation_id, expires_at) \
+             VALUES (?, 'k', REPEAT('h', 32), ?, CURRENT_TIMESTAMP(6) + INTERVAL 7 DAY)",
+            (REQUESTER, &ghost),
+        )
+        .await;
+    let before = world.snapshot().await;
+    assert_eq!(world.run(&Admit { key: key("k"), ..admit(grant("alice", "db")) }).await, AdmitOutcome::WinnerGone);
+    assert_eq!(world.snapshot().await, before);
 }
