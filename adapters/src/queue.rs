@@ -8,7 +8,7 @@ use aws_config::BehaviorVersion;
 pub use aws_config::SdkConfig;
 use aws_config::timeout::TimeoutConfig;
 use aws_sdk_sqs::Client;
-use aws_sdk_sqs::error::{DisplayErrorContext, SdkError};
+use aws_sdk_sqs::error::SdkError;
 use aws_sdk_sqs::types::SendMessageBatchRequestEntry;
 use tokio::sync::OnceCell;
 
@@ -137,7 +137,7 @@ impl Queue {
     }
 
     fn explain<E: std::error::Error + Send + Sync + 'static>(&self, error: SdkError<E>) -> QueueError {
-        let detail = DisplayErrorContext(&error).to_string();
+        let detail = causes(&error);
         match error {
             SdkError::ServiceError(_) => self.refused(detail),
             _ => QueueError::Unreachable { queue: self.url.clone(), detail },
@@ -162,6 +162,20 @@ fn client(config: &SdkConfig) -> Client {
         .operation_timeout(OPERATION_LIMIT)
         .build();
     Client::from_conf(aws_sdk_sqs::config::Builder::from(config).timeout_config(limits).build())
+}
+
+/// The error and what caused it, each in its own words once.
+fn causes(error: &dyn std::error::Error) -> String {
+    let mut told = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let words = error.to_string();
+        if !told.contains(&words) {
+            told = format!("{told}: {words}");
+        }
+        cause = error.source();
+    }
+    told
 }
 
 fn place<'r, T>(id: &str, results: &'r mut [T]) -> Option<&'r mut T> {

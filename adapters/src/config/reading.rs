@@ -115,7 +115,7 @@ impl<'a> Reading<'a> {
         let tokens: Vec<&str> = value.split(ROTATION_SEPARATOR).map(str::trim).collect();
         let usable = |token: &&str| !token.is_empty() && token.bytes().all(|b| b.is_ascii_graphic());
         if tokens.len() > WEBHOOK_TOKENS_MAX || !tokens.iter().all(usable) {
-            self.problems.push(format!("WEBHOOK_TOKEN is not usable: {MEANING}, in ASCII without spaces"));
+            self.problems.push(format!("WEBHOOK_TOKEN is not usable; give {MEANING}, in ASCII without spaces"));
         }
         tokens.into_iter().map(Secret::new).collect()
     }

@@ -6,8 +6,8 @@ use webhook::WebhookState;
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Error> {
     adapters::telemetry::init();
-    let config = adapters::config::WebhookConfig::from_environment()
-        .inspect_err(|error| tracing::error!(event = "start_refused", why = %error, problems = ?error.problems))?;
+    let config =
+        adapters::config::WebhookConfig::from_environment().inspect_err(|error| tracing::error!(event = "start_refused", why = %error))?;
     let state = &WebhookState::new(config);
     lambda_http::run(service_fn(async move |request| webhook::handle(state, request).await)).await
 }
