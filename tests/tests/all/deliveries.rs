@@ -1,0 +1,168 @@
+//! I9, the database's part: an effect has one holder at a time, and is recorded once.
+
+use muster_tests::probes::{At, Pause};
+use muster_tests::*;
+use serde_json::json;
+use shared::ids::BatchId;
+use shared::transactions::batch_row::SettleOutcome;
+use shared::transactions::deliveries::{Delivery, Fate, LeaseDeliveries, LeaseToken, RecordDelivery, RecordDeliveryOutcome, Scope};
+
+fn lease(scope: Scope, token: LeaseToken) -> LeaseDeliveries {
+    LeaseDeliveries { scope, limit: 100, token }
+}
+
+fn kinds(deliveries: &[Delivery]) -> Vec<&str> {
+    let mut kinds: Vec<&str> = deliveries.iter().map(|one| one.kind.as_str()).collect();
+    kinds.sort_unstable();
+    kinds
+}
+
+/// Two effects of one batch: `open_merge_request` and `publish`.
+async fn world_with_batch() -> (World, BatchId) {
+    let world = World::with_waiting(1).await;
+    let batch = world.claimed("round-1").await;
+    (world, batch)
+}
+
+#[tokio::test]
+async fn what_is_due_is_leased_whole_and_to_one_holder() {
+    let (world, batch) = world_with_batch().await;
+    let leased = world.run(&lease(Scope::Batch(batch), LeaseToken::random())).await;
+    assert_eq!(kinds(&leased), ["open_merge_request", "publish"]);
+    let open = leased.iter().find(|one| one.kind == "open_merge_request").expect("leased");
+    let created_at: String =
+        world.scalar("SELECT DATE_FORMAT(created_at, '%Y-%m-%dT%H:%i:%s.%fZ') FROM outbox WHERE kind = 'open_merge_request'", ()).await;
+    let expected = Delivery {
+        key: format!("open_merge_request:{}:1", token("round-1").hex()),
+        kind: "open_merge_request".to_owned(),
+        partition: partition_key("default"),
+        batch: Some(batch),
+        operation: None,
+        payload: json!({}),
+        created_at,
+        attempts: 1,
+    };
+    assert_eq!(*open, expected);
+    let before = world.snapshot().await;
+    assert_eq!(world.run(&lease(Scope::Batch(batch), LeaseToken::random())).await, []);
+    assert_eq!(world.snapshot().await, before);
+}
+
+#[tokio::test]
+async fn a_pass_over_all_leases_the_oldest_up_to_its_limit() {
+    let (world, _) = world_with_batch().await;
+    let first = world.run(&LeaseDeliveries { limit: 1, ..lease(Scope::All, LeaseToken::random()) }).await;
+    // The admission's event came first.
+    assert_eq!(first.iter().map(|one| one.key.as_str()).collect::<Vec<_>>(), [format!("request.admitted:{}:1", world.waiting[0])]);
+    let rest = world.run(&lease(Scope::All, LeaseToken::random())).await;
+    assert_eq!(kinds(&rest), ["open_merge_request", "publish"]);
+}
+
+#[tokio::test]
+async fn rows_that_another_relay_is_leasing_are_skipped_and_not_waited_for() {
+    let (world, batch) = world_with_batch().await;
+    let pause = Pause::new("lease_deliveries", At::BeforeCommit);
+    let store = world.store_probed(pause.clone());
+    let first = tokio::spawn(async move { store.run(&lease(Scope::Batch(batch), LeaseToken::random())).await });
+    pause.reached().await;
+    let second = world.run(&lease(Scope::All, LeaseToken::random())).await;
+    assert_eq!(kinds(&second), ["publish"], "only the admission's event is free");
+    pause.release();
+    assert_eq!(kinds(&first.await.expect("no panic").expect("an outcome")), ["open_merge_request", "publish"]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_16_relays_at_once_each_effect_goes_to_one() {
+    let world = World::with_waiting(20).await;
+    let store = world.store_with(|options| {
+        options.connections = 16;
+        options.unit_limit = deadline::DEADLINE;
+    });
+    let relays: Vec<_> = (0..16)
+        .map(|_| {
+            let store = store.clone();
+            tokio::spawn(async move { store.run(&lease(Scope::All, LeaseToken::random())).await })
+        })
+        .collect();
+    let mut keys = Vec::new();
+    for relay in relays {
+        let leased = relay.await.expect("no panic").expect("an outcome, not an error");
+        keys.extend(leased.into_iter().map(|one| one.key));
+    }
+    keys.sort_unstable();
+    let all: Vec<String> = world.rows("SELECT dedup_key FROM outbox ORDER BY dedup_key", ()).await;
+    assert_eq!(keys, all);
+    assert_eq!(world.count("outbox WHERE attempts <> 1").await, 0);
+}
+
+#[tokio::test]
+async fn a_delivered_effect_is_never_leased_again() {
+    let (world, batch) = world_with_batch().await;
+    let token = LeaseToken::random();
+    for one in world.run(&lease(Scope::Batch(batch), token)).await {
+        let unit = RecordDelivery { key: one.key, token, fate: Fate::Delivered };
+        assert_eq!(world.run(&unit).await, RecordDeliveryOutcome::Recorded);
+        assert_eq!(world.run(&unit).await, RecordDeliveryOutcome::LeaseLost);
+    }
+    let in_a_year = world.store_in(365 * 86_400).await;
+    assert_eq!(in_a_year.run(&lease(Scope::Batch(batch), LeaseToken::random())).await.expect("an outcome"), []);
+}
+
+#[tokio::test]
+async fn a_postponed_effect_is_due_again_after_its_delay_with_its_attempts_counted() {
+    let (world, batch) = world_with_batch().await;
+    let token = LeaseToken::random();
+    let leased = world.run(&lease(Scope::Batch(batch), token)).await;
+    for one in &leased {
+        let fate = Fate::Postponed { delay_s: 60, error: "ü".repeat(2000) };
+        assert_eq!(world.run(&RecordDelivery { key: one.key.clone(), token, fate }).await, RecordDeliveryOutcome::Recorded);
+    }
+    assert_eq!(world.count("outbox WHERE last_error = REPEAT('ü', 1024) AND lease_token IS NULL").await, 2);
+    assert_eq!(world.store_in(50).await.run(&lease(Scope::Batch(batch), LeaseToken::random())).await.expect("an outcome"), []);
+    let again = world.store_in(61).await.run(&lease(Scope::Batch(batch), LeaseToken::random())).await.expect("an outcome");
+    assert_eq!(again.iter().map(|one| one.attempts).collect::<Vec<_>>(), [2, 2]);
+}
+
+#[tokio::test]
+async fn an_effect_that_was_given_up_is_never_leased_again() {
+    let (world, batch) = world_with_batch().await;
+    let token = LeaseToken::random();
+    for one in world.run(&lease(Scope::Batch(batch), token)).await {
+        let unit = RecordDelivery { key: one.key, token, fate: Fate::GivenUp { error: "no such project".to_owned() } };
+        assert_eq!(world.run(&unit).await, RecordDeliveryOutcome::Recorded);
+    }
+    assert_eq!(world.count("outbox WHERE given_up_at IS NOT NULL AND delivered_at IS NULL AND last_error = 'no such project'").await, 2);
+    let in_a_year = world.store_in(365 * 86_400).await;
+    assert_eq!(in_a_year.run(&lease(Scope::Batch(batch), LeaseToken::random())).await.expect("an outcome"), []);
+}
+
+#[tokio::test]
+async fn a_lease_that_ran_out_passes_to_the_next_and_its_first_holder_records_nothing() {
+    let (world, batch) = world_with_batch().await;
+    let first = LeaseToken::random();
+    let leased = world.run(&lease(Scope::Batch(batch), first)).await;
+    let open = leased.into_iter().find(|one| one.kind == "open_merge_request").expect("leased").key;
+    assert_eq!(world.store_in(85).await.run(&lease(Scope::Batch(batch), LeaseToken::random())).await.expect("an outcome"), []);
+    let second = LeaseToken::random();
+    let again = world.store_in(91).await.run(&lease(Scope::Batch(batch), second)).await.expect("an outcome");
+    assert_eq!(kinds(&again), ["open_merge_request", "publish"]);
+    let before = world.snapshot().await;
+    for fate in [Fate::Delivered, Fate::Postponed { delay_s: 1, error: "late".to_owned() }, Fate::GivenUp { error: "late".to_owned() }] {
+        let unit = RecordDelivery { key: open.clone(), token: first, fate };
+        assert_eq!(world.run(&unit).await, RecordDeliveryOutcome::LeaseLost);
+    }
+    assert_eq!(world.snapshot().await, before);
+    assert_eq!(world.run(&RecordDelivery { key: open, token: second, fate: Fate::Delivered }).await, RecordDeliveryOutcome::Recorded);
+}
+
+#[tokio::test]
+async fn a_branch_is_not_deleted_before_every_runner_that_may_know_it_has_ended() {
+    let (world, batch) = world_with_batch().await;
+    assert_eq!(world.run(&succeed(batch, "settler-1")).await, SettleOutcome::Settled);
+    let is_due = async |seconds| {
+        let leased = world.store_in(seconds).await.run(&lease(Scope::Batch(batch), LeaseToken::random())).await.expect("an outcome");
+        kinds(&leased).contains(&"delete_branch")
+    };
+    assert!(!is_due(350).await);
+    assert!(is_due(365).await);
+}
