@@ -51,12 +51,14 @@ def delete(wanted):
 
 
 def forward(wanted):
-    """{"functions": {NAME: URL}}: calls of these functions go to the URL instead of the deployed code."""
+    """{"functions": {NAME: URL}, "timeout_s"}: calls of these functions go to the URL instead of the deployed code."""
     client = boto3.client("lambda")
     for name, url in wanted["functions"].items():
         variables = client.get_function_configuration(FunctionName=name).get("Environment", {}).get("Variables", {})
         variables["MINISTACK_LAMBDA_PROXY_URL"] = url
-        client.update_function_configuration(FunctionName=name, Environment={"Variables": variables})
+        client.update_function_configuration(
+            FunctionName=name, Environment={"Variables": variables}, Timeout=wanted["timeout_s"]
+        )
     return {}
 
 

@@ -1,6 +1,7 @@
 //! `cargo run -q -p local -- COMMAND`: see [`USAGE`].
 
 mod demo;
+mod partition;
 mod watch;
 mod with_mysql;
 

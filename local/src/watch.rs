@@ -20,10 +20,14 @@ use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::process::{Child, Command};
 
+use crate::partition;
+
 /// Where cargo lambda listens by itself, and where the README's lines look for it.
 const USUAL_PORT: u16 = 9000;
-/// The first call of a function compiles it and what it depends on.
+/// The first call of a function after a change compiles it and what it depends on, and that counts as its run time.
 const COMPILE_LIMIT: Duration = Duration::from_secs(900);
+/// Processes for each function: two, so that a call that makes another one to the same function does not wait for itself.
+const PROCESSES: &str = "2";
 
 pub async fn run() -> Result<ExitCode> {
     let mut interrupts = Interrupts::catch()?;
@@ -88,7 +92,7 @@ async fn variables(stack: &Stack) -> Result<String> {
 
 fn start(programs: &std::path::Path, port: u16, environment: &std::path::Path) -> Result<Child> {
     Command::new(programs.join("cargo-lambda"))
-        .args(["lambda", "watch", "-A", "127.0.0.1", "-P", &port.to_string(), "--concurrency", "4", "--env-file"])
+        .args(["lambda", "watch", "-A", "127.0.0.1", "-P", &port.to_string(), "--concurrency", PROCESSES, "--env-file"])
         .arg(environment)
         .current_dir(places::checkout())
         .kill_on_drop(true)
@@ -113,7 +117,10 @@ async fn forward(stack: &Stack, port: u16) -> Result<()> {
         .map(|name| (stack.function(name), json!(format!("{root}/{name}/invocations"))))
         .collect::<serde_json::Map<_, _>>()
         .into();
-    stack.cloud.ask("forward", &json!({ "functions": urls })).await?;
+    stack.cloud.ask("forward", &json!({ "functions": urls, "timeout_s": COMPILE_LIMIT.as_secs() })).await?;
+    if stack.stand_in().is_ok() {
+        partition::set(stack, partition::NO_PROGRESS_S).await?;
+    }
     Ok(())
 }
 

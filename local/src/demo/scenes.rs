@@ -5,30 +5,35 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use local::gitlab::PipelinePlan;
 use local::progress::{heading, say};
-use local::stack::{PROJECT, Stack, TARGET_BRANCH};
-use serde_json::{Value, json};
+use local::stack::Stack;
+use serde_json::json;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 use tokio::time::{Instant, sleep};
 
 use super::caller::{Ask, Caller};
 use super::watching::Watching;
+use crate::partition;
 
 /// The pipeline of the demo's project refuses lines with this word.
 const BROKEN: &str = "BROKEN";
 const PIPELINE_TAKES: Duration = Duration::from_millis(800);
 /// A round takes seconds; a loaded machine gets more before the demo calls it a failure.
 const ROUND_LIMIT: Duration = Duration::from_secs(90);
-/// Ordinary limit on a batch that shows no progress, in seconds.
-const NO_PROGRESS_S: u32 = 600;
-/// The same while the demo waits for it.
+/// Limit on a batch that shows no progress, in seconds, while the demo waits for it.
 const IMPATIENT_S: u32 = 4;
 
 pub async fn play(stack: &Stack) -> Result<()> {
     let caller = Caller::of(&stack.api)?;
+    let before = caller.get("/requests?limit=1").await?;
+    ensure!(
+        before["requests"].as_array().is_some_and(Vec::is_empty),
+        "the demo tells its story in an empty database, and the one that DATABASE_URL names holds requests already: \
+         name an empty one, or unset DATABASE_URL"
+    );
     let mut watching = Watching::new(stack, &caller);
     stack.stand_in()?.set_pipeline(ordinary_pipeline());
-    set_partition(stack, NO_PROGRESS_S).await?;
+    partition::set(stack, partition::NO_PROGRESS_S).await?;
     scheduled_round(stack, &caller, &mut watching).await?;
     manual_round(stack, &caller, &mut watching).await?;
     failing_pipeline(stack, &caller, &mut watching).await?;
@@ -37,29 +42,6 @@ pub async fn play(stack: &Stack) -> Result<()> {
 
 fn ordinary_pipeline() -> PipelinePlan {
     PipelinePlan::FailIfContent { substring: BROKEN.to_owned(), after: PIPELINE_TAKES }
-}
-
-async fn set_partition(stack: &Stack, no_progress_s: u32) -> Result<()> {
-    let answer = ops(
-        stack,
-        json!({
-            "action": "set_partition",
-            "actor": "demo",
-            "reason": "the demo needs a place to land requests",
-            "partition": "default",
-            "project": PROJECT,
-            "target_branch": TARGET_BRANCH,
-            "path_template": "access/{target_key}/{subject_id}.json",
-            "allowed_prefixes": ["access/"],
-            "no_progress_s": no_progress_s,
-        }),
-    )
-    .await?;
-    say(format!(
-        "ops set_partition: requests land on {TARGET_BRANCH} of {PROJECT}, {no_progress_s} s without progress fail a batch ({})",
-        answer["outcome"].as_str().unwrap_or("?")
-    ));
-    Ok(())
 }
 
 /// Six grants, a duplicate and a refusal; then a round that EventBridge Scheduler starts.
@@ -138,7 +120,7 @@ async fn failing_pipeline(stack: &Stack, caller: &Caller, watching: &mut Watchin
 async fn hanging_pipeline(stack: &Stack, caller: &Caller, watching: &mut Watching<'_>) -> Result<()> {
     heading("a pipeline that hangs");
     stack.stand_in()?.set_pipeline(PipelinePlan::Hang);
-    set_partition(stack, IMPATIENT_S).await?;
+    partition::set(stack, IMPATIENT_S).await?;
     let operation = caller.admit(&Ask::grant("demo-11", "jun@example.com", "billing-db")).await?;
     let operations = [operation];
     round(stack).await?;
@@ -154,7 +136,7 @@ async fn hanging_pipeline(stack: &Stack, caller: &Caller, watching: &mut Watchin
     watching.tell_merge_requests()?;
     say("its request waits again; the pipelines are healthy from now on");
     stack.stand_in()?.set_pipeline(ordinary_pipeline());
-    set_partition(stack, NO_PROGRESS_S).await?;
+    partition::set(stack, partition::NO_PROGRESS_S).await?;
     round(stack).await?;
     watching.until(&operations, "MERGED", ROUND_LIMIT).await
 }
@@ -172,13 +154,6 @@ async fn round(stack: &Stack) -> Result<()> {
         ));
     }
     Ok(())
-}
-
-async fn ops(stack: &Stack, command: Value) -> Result<Value> {
-    let answer = stack.cloud.invoke(&stack.function("ops"), &command).await?;
-    let outcome = answer["outcome"].as_str().unwrap_or_default();
-    ensure!(outcome == "done" || outcome == "already", "ops refused {command}: {answer}");
-    Ok(answer)
 }
 
 async fn tell_request(caller: &Caller, operation: &str) -> Result<()> {
