@@ -77,6 +77,11 @@ const LOCK_FREE_DUE_ROWS: &str = "/* deliveries.lock_free_due_rows */ \
       AND o.delivered_at IS NULL AND o.given_up_at IS NULL AND o.due_at <= CURRENT_TIMESTAMP(6) \
       AND (o.leased_until IS NULL OR o.leased_until <= CURRENT_TIMESTAMP(6)) FOR UPDATE SKIP LOCKED";
 
+/// After an unanswered COMMIT: the rows that this pass holds already, with the attempt counted.
+const READ_LEASED_ROWS: &str = "/* deliveries.read_leased_rows */ \
+    SELECT dedup_key, kind, partition_key, batch_id, operation_id, payload, DATE_FORMAT(created_at, '%Y-%m-%dT%H:%i:%s.%fZ'), attempts \
+    FROM outbox FORCE INDEX (idx_due) WHERE delivered_at IS NULL AND given_up_at IS NULL AND lease_token = ? ORDER BY dedup_key";
+
 const LEASE_LOCKED_ROWS: &str = "/* deliveries.lease_locked_rows */ \
     UPDATE JSON_TABLE(?, '$[*]' COLUMNS (dedup_key VARCHAR(191) CHARACTER SET ascii COLLATE ascii_bin PATH '$')) AS j \
     STRAIGHT_JOIN outbox o FORCE INDEX (PRIMARY) ON o.dedup_key = j.dedup_key \
@@ -102,6 +107,12 @@ impl Guarded for LeaseDeliveries {
     type Outcome = Vec<Delivery>;
 
     async fn apply(&self, tx: &mut Tx<'_>) -> Result<Decision<Vec<Delivery>>, StoreError> {
+        if tx.is_resumed() {
+            let mine = tx.rows::<Columns>(READ_LEASED_ROWS, (self.token,)).await?;
+            if !mine.is_empty() {
+                return refuse(mine.into_iter().map(delivery_from).collect::<Result<_, _>>()?);
+            }
+        }
         let mut due: Vec<(String,)> = match self.scope {
             Scope::All => tx.rows(FIND_DUE_OF_ALL, (self.limit,)).await?,
             Scope::Batch(batch) => tx.rows(FIND_DUE_OF_BATCH, (batch, self.limit)).await?,
