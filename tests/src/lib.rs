@@ -9,6 +9,7 @@ pub mod journey;
 pub mod lease;
 pub mod probes;
 pub mod proxy;
+pub mod steps;
 pub mod world;
 
 pub use commands::*;

@@ -69,6 +69,11 @@ impl Pause {
     pub fn release(&self) {
         self.released.add_permits(1);
     }
+
+    /// How often the point was reached: more than once, if the unit was run again.
+    pub fn met(&self) -> u32 {
+        self.used.load(Ordering::SeqCst)
+    }
 }
 
 impl Probe for Pause {

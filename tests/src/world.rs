@@ -12,6 +12,7 @@ use shared::{Guarded, Store, StoreError, StoreOptions};
 use tokio::sync::Mutex;
 
 use crate::commands::{admit, claim, grant};
+use crate::deadline::until;
 use crate::lease::{Lease, connect, lease};
 use crate::proxy::{Cut, Proxy};
 
@@ -127,13 +128,18 @@ impl World {
 
     /// A store behind a network that loses the next `times` COMMITs.
     pub async fn store_behind(&self, cut: Cut, times: u32) -> (Store, Proxy) {
+        self.store_behind_with(cut, times, |_| {}).await
+    }
+
+    pub async fn store_behind_with(&self, cut: Cut, times: u32, change: impl FnOnce(&mut StoreOptions)) -> (Store, Proxy) {
         let opts = Opts::from_url(&self.lease.url).expect("the URL of a lease");
         let proxy = Proxy::start(format!("{}:{}", opts.ip_or_hostname(), opts.tcp_port()), cut, times).await;
         let (scheme, address) = self.lease.url.split_once("://").expect("the URL of a lease");
         let (user, rest) = address.split_once('@').map_or((String::new(), address), |(user, rest)| (format!("{user}@"), rest));
         let (_, database) = rest.split_once('/').expect("the URL of a lease");
-        let url = format!("{scheme}://{user}127.0.0.1:{}/{database}", proxy.port);
-        (store_of(StoreOptions::new(url)), proxy)
+        let mut options = StoreOptions::new(format!("{scheme}://{user}127.0.0.1:{}/{database}", proxy.port));
+        change(&mut options);
+        (store_of(options), proxy)
     }
 
     /// A raw session on the database, outside every rule.
@@ -178,6 +184,24 @@ impl World {
         let sql = "SELECT CONCAT(IF(kind = 'publish', JSON_UNQUOTE(JSON_EXTRACT(payload, '$.type')), kind), ' ', \
                    SUBSTRING_INDEX(dedup_key, ':', -1)) FROM outbox WHERE batch_id = ? AND operation_id IS NULL ORDER BY 1";
         self.rows::<(String,)>(sql, (batch.0,)).await.into_iter().map(|(text,)| text).collect()
+    }
+
+    /// Ends a connection as an administrator or a failing network would, and waits until it is gone.
+    pub async fn kill(&self, connection: u64) {
+        self.sql(&format!("KILL {connection}"), ()).await;
+        until("the end of a killed connection", async || {
+            let left = format!("information_schema.processlist WHERE id = {connection}");
+            (self.count(&left).await == 0).then_some(())
+        })
+        .await;
+    }
+
+    /// Returns once a transaction on this database waits for a row lock.
+    pub async fn until_somebody_waits_for_a_lock(&self) {
+        // Not innodb_trx: it is a cache that is renewed only when nobody has read it for 100 ms.
+        let waiting = "performance_schema.data_lock_waits w \
+                       JOIN performance_schema.threads t ON t.thread_id = w.requesting_thread_id WHERE t.processlist_db = DATABASE()";
+        until("a wait for a lock", async || (self.count(waiting).await > 0).then_some(())).await;
     }
 
     /// Every row of every table, as text in the order of the primary keys. Two equal snapshots: nothing changed.
