@@ -160,6 +160,7 @@ CREATE TABLE operation (
   KEY idx_subject_target (subject_id, target_key, operation_id),
   KEY idx_target (target_key, operation_id),
   KEY idx_status_operation (status, operation_id),
+  KEY idx_requester (requested_by, operation_id),
   CONSTRAINT ck_operation_id CHECK (operation_id REGEXP '^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}\\z'),
   CONSTRAINT ck_operation_subject CHECK (subject_id REGEXP '^[A-Za-z0-9._@:+/-]{1,128}\\z' AND subject_id NOT IN ('.', '..')),
   CONSTRAINT ck_operation_target CHECK (target_key REGEXP '^[A-Za-z0-9._@:+/-]{1,128}\\z' AND target_key NOT IN ('.', '..')),

@@ -66,6 +66,8 @@ pub struct RunnerConfig {
     pub gitlab_token: Secret,
     /// `EVENTS_QUEUE_URL`.
     pub events_queue_url: String,
+    /// `CLAIM_ROUND_FUNCTION`: name of the function that a follow-up round invokes.
+    pub claim_round_function: String,
 }
 
 impl AdmitConfig {
@@ -123,8 +125,9 @@ impl RunnerConfig {
         let gitlab_url = reading.url("GITLAB_URL", "the root of your GitLab, such as https://gitlab.example.com");
         let gitlab_token = reading.secret("GITLAB_TOKEN", "a GitLab token with scope api");
         let events_queue_url = reading.url("EVENTS_QUEUE_URL", "the address of the SQS queue events");
+        let claim_round_function = reading.text("CLAIM_ROUND_FUNCTION", "the name of the function claim-round");
         reading.end()?;
-        Ok(Self { database_url, stage, gitlab_url, gitlab_token, events_queue_url })
+        Ok(Self { database_url, stage, gitlab_url, gitlab_token, events_queue_url, claim_round_function })
     }
 }
 
@@ -214,6 +217,7 @@ mod tests {
             ("GITLAB_URL", "https://gitlab.example.com/sub/"),
             ("GITLAB_TOKEN", "t"),
             ("EVENTS_QUEUE_URL", "https://sqs.eu-west-1.amazonaws.com/1/events"),
+            ("CLAIM_ROUND_FUNCTION", "muster-claim-round"),
         ]))
         .expect("valid");
         assert_eq!(config.gitlab_url, "https://gitlab.example.com/sub");

@@ -6,6 +6,7 @@
 pub mod config;
 pub mod deadline;
 pub mod forge;
+pub mod outbound;
 pub mod problem;
 pub mod queue;
 pub mod relay;

@@ -1,6 +1,5 @@
 //! SQS: the only way in which Muster hands something on without waiting for its reader.
 
-use std::future::Future;
 use std::ops::Range;
 use std::time::Duration;
 
@@ -30,12 +29,6 @@ pub enum QueueError {
     Refused { queue: String, detail: String },
     #[error("the message for {queue} has {bytes} bytes and a queue takes {BATCH_BYTES_MAX}; it was not sent and must be made smaller")]
     TooLarge { queue: String, bytes: usize },
-}
-
-/// Takes domain events, at least once each.
-pub trait EventSink: Send + Sync {
-    /// Publishes `(id, body)` pairs. Answers one result for each, in their order; an error where none was sent.
-    fn publish(&self, events: &[(String, String)]) -> impl Future<Output = Result<Vec<Result<(), String>>, String>> + Send;
 }
 
 /// One SQS queue. Credentials, region and endpoint are read at the first use, so that a cold start does not wait.
@@ -145,16 +138,6 @@ impl Queue {
     }
 }
 
-impl EventSink for Queue {
-    async fn publish(&self, events: &[(String, String)]) -> Result<Vec<Result<(), String>>, String> {
-        let results = self.send_batch(events).await;
-        match results.first() {
-            Some(Err(error)) if results.iter().all(Result::is_err) => Err(error.to_string()),
-            _ => Ok(results.into_iter().map(|result| result.map_err(|error| error.to_string())).collect()),
-        }
-    }
-}
-
 fn client(config: &SdkConfig) -> Client {
     let limits = TimeoutConfig::builder()
         .connect_timeout(CONNECT_LIMIT)
@@ -165,7 +148,7 @@ fn client(config: &SdkConfig) -> Client {
 }
 
 /// The error and what caused it, each in its own words once.
-fn causes(error: &dyn std::error::Error) -> String {
+pub(crate) fn causes(error: &dyn std::error::Error) -> String {
     let mut told = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {

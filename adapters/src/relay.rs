@@ -12,7 +12,6 @@ mod publish;
 use std::time::{Duration, Instant};
 
 use shared::StoreError;
-use shared::decide::settlement::{Next, blame};
 use shared::ids::BatchId;
 use shared::outbox::kind;
 use shared::read::round::{self, Round};
@@ -23,7 +22,7 @@ use shared::transactions::block::Block;
 use shared::transactions::deliveries::{Delivery, Fate, LeaseDeliveries, LeaseToken, RecordDelivery, RecordDeliveryOutcome, Scope, clip};
 
 use crate::forge::{Forge, ForgeError, ProjectRef};
-use crate::queue::EventSink;
+use crate::outbound::Outbound;
 
 /// Effects leased at once: few enough that their calls end well within the lease.
 const LEASED_AT_ONCE: u32 = 20;
@@ -36,11 +35,11 @@ const HOPELESS_ATTEMPTS: u32 = 3;
 /// An effect that only ever meets faults is given up with an alarm after this many attempts (about a day).
 const FAULTY_ATTEMPTS: u32 = 1_500;
 
-/// Performs effects with its forge and its event queue.
+/// Performs effects with its forge and its way out to AWS.
 pub struct Relay<F, E> {
     pub store: Store,
     pub forge: F,
-    pub events: E,
+    pub outbound: E,
 }
 
 /// What passes of the relay did.
@@ -77,7 +76,7 @@ enum EffectError {
 
 type Effected = Result<Performed, EffectError>;
 
-impl<F: Forge, E: EventSink> Relay<F, E> {
+impl<F: Forge, E: Outbound> Relay<F, E> {
     /// Performs what is due in `scope`, and what that causes, until nothing is due or `deadline` is near.
     ///
     /// # Errors
@@ -119,7 +118,7 @@ impl<F: Forge, E: EventSink> Relay<F, E> {
 
     async fn perform_all(&self, leased: Vec<Delivery>, token: LeaseToken, report: &mut RelayReport) -> Result<(), StoreError> {
         let (events, effects): (Vec<_>, Vec<_>) = leased.into_iter().partition(|one| one.kind == kind::PUBLISH);
-        for (delivery, performed) in publish::publish(&self.events, events).await {
+        for (delivery, performed) in publish::publish(&self.outbound, events).await {
             self.record(&delivery, token, performed, report).await?;
         }
         for delivery in effects {
@@ -146,6 +145,10 @@ impl<F: Forge, E: EventSink> Relay<F, E> {
             kind::DISARM_MERGE => self.disarm(round).await,
             kind::WITHDRAW_MERGE_REQUEST => self.withdraw(round, delivery).await,
             kind::DELETE_BRANCH => self.delete_branch(round).await,
+            kind::START_ROUND => Ok(match self.outbound.start_round(&round.partition).await {
+                Ok(()) => Performed::Done,
+                Err(why) => Performed::Later { delay_s: None, why },
+            }),
             other => Ok(Performed::GiveUp { why: format!("this version does not know effects of the kind {other}") }),
         }
     }
@@ -210,19 +213,10 @@ impl<F: Forge, E: EventSink> Relay<F, E> {
         Ok(())
     }
 
-    /// Follows a verdict about the content of a batch: one member is convicted, several are held.
+    /// The forge takes this content for no price: the batch fails by it, and is halved or convicted.
     async fn blame_content(&self, round: &Round, code: &'static str, why: &str) -> Result<(), StoreError> {
-        self.follow(round, blame(&round.ours(), code), why).await
-    }
-
-    async fn follow(&self, round: &Round, verdict: Next, why: &str) -> Result<(), StoreError> {
-        let message = clip(why);
-        let outcome = match verdict {
-            Next::BeginFail { cause, code } => self.store.run(&begin_fail(round.id, cause, code, message)).await?,
-            Next::Block { code } => self.store.run(&Block { batch: round.id, code: code.into(), message }).await?,
-            _ => return Ok(()),
-        };
-        tracing::warn!(event = "batch_held_or_failing", batch = %round.id, verdict = ?verdict, outcome = outcome.name());
+        let outcome = self.store.run(&begin_fail(round.id, FailCause::Content, code, clip(why))).await?;
+        tracing::warn!(event = "content_refused", batch = %round.id, code, outcome = outcome.name());
         Ok(())
     }
 }

@@ -6,11 +6,12 @@ use shared::{Store, StoreOptions};
 
 use crate::config::RunnerConfig;
 use crate::forge::gitlab::{GitLab, GitLabOptions};
+use crate::outbound::Cloud;
 use crate::queue::Queue;
 use crate::relay::Relay;
 
 /// The relay of `claim-round`, `settle`, `sweep` and `ops`.
-pub type Runner = Relay<GitLab, Queue>;
+pub type Runner = Relay<GitLab, Cloud>;
 
 /// Builds a runner; nothing is connected yet.
 ///
@@ -25,5 +26,6 @@ pub fn runner(config: &RunnerConfig) -> Result<Runner, String> {
         call_timeout: Duration::from_secs(15),
     };
     let forge = GitLab::new(options).map_err(|why| format!("GITLAB_URL or GITLAB_TOKEN is not usable: {why}"))?;
-    Ok(Relay { store, forge, events: Queue::connect(&config.events_queue_url) })
+    let outbound = Cloud::new(Queue::connect(&config.events_queue_url), &config.claim_round_function);
+    Ok(Relay { store, forge, outbound })
 }

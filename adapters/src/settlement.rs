@@ -17,10 +17,11 @@ use shared::transactions::deliveries::clip;
 use shared::transactions::fail::Fail;
 use shared::transactions::note_progress::NoteProgress;
 use shared::transactions::rearm::Rearm;
+use shared::transactions::reconcile_late_merge::{ReconcileLateMerge, ReconcileLateMergeOutcome};
 use shared::transactions::succeed::Succeed;
 
 use crate::forge::{Carried, Containment, Forge, ForgeError, MrFacts, MrState, PipelineState};
-use crate::queue::EventSink;
+use crate::outbound::Outbound;
 use crate::relay::{Relay, begin_fail, project_of, signature};
 
 /// Steps in one call: begin to fail, withdraw, fail, and a few lost races between them.
@@ -48,7 +49,7 @@ pub enum Progress {
 ///
 /// # Errors
 /// Only where the database could not be asked.
-pub async fn settle<F: Forge, E: EventSink>(
+pub async fn settle<F: Forge, E: Outbound>(
     relay: &Relay<F, E>,
     batch: BatchId,
     patience: Duration,
@@ -133,7 +134,7 @@ fn theirs(round: &Round, facts: &MrFacts) -> Theirs {
 }
 
 /// Decides, asking Git and the target's pipeline where the decision depends on them.
-async fn decide_fully<F: Forge, E: EventSink>(
+async fn decide_fully<F: Forge, E: Outbound>(
     relay: &Relay<F, E>,
     round: &Round,
     observed: &Observed,
@@ -164,7 +165,7 @@ async fn decide_fully<F: Forge, E: EventSink>(
     }
 }
 
-async fn ask_target<F: Forge, E: EventSink>(
+async fn ask_target<F: Forge, E: Outbound>(
     relay: &Relay<F, E>,
     round: &Round,
     facts: Option<&MrFacts>,
@@ -198,7 +199,7 @@ pub async fn carried(store: &Store, round: &Round, facts: Option<&MrFacts>) -> R
     }))
 }
 
-async fn act<F: Forge, E: EventSink>(
+async fn act<F: Forge, E: Outbound>(
     relay: &Relay<F, E>,
     round: &Round,
     observed: &Observed,
@@ -211,8 +212,8 @@ async fn act<F: Forge, E: EventSink>(
         Next::Wait | Next::AskTarget | Next::AskTargetPipeline => return Ok(Step::Wait),
         Next::Ended => return Ok(Step::Ended(Progress::Ended)),
         Next::LateMerge => {
-            tracing::error!(event = "alarm", alarm = "late_merge", batch = %round.id, merge_sha);
-            return Ok(Step::Ended(Progress::Ended));
+            reconcile(store, round, merge_sha.unwrap_or_default()).await?;
+            return Ok(Step::Flipped(Some(Progress::Ended)));
         }
         Next::Succeed => {
             (store.run(&Succeed { batch: round.id, by: signature("settlement"), merge_sha, code: None }).await?, Some(Progress::Succeeded))
@@ -231,8 +232,22 @@ async fn act<F: Forge, E: EventSink>(
     })
 }
 
+/// Brings the members of a failed batch that is on the target branch to MERGED; alarmed, for somebody merged it
+/// after we had given it up.
+pub async fn reconcile(store: &Store, round: &Round, merge_sha: String) -> Result<(), StoreError> {
+    tracing::error!(event = "alarm", alarm = "late_merge", batch = %round.id, merge_sha);
+    let unit = ReconcileLateMerge { batch: round.id, by: signature("late_merge"), merge_sha };
+    match store.run(&unit).await? {
+        ReconcileLateMergeOutcome::Reconciled { .. } | ReconcileLateMergeOutcome::Known => Ok(()),
+        other => {
+            tracing::warn!(event = "late_merge_not_reconciled", batch = %round.id, outcome = ?other);
+            Ok(())
+        }
+    }
+}
+
 /// Nothing to settle: note what is new, arm again what was disarmed, and perform what is due.
-async fn wait<F: Forge, E: EventSink>(
+async fn wait<F: Forge, E: Outbound>(
     relay: &Relay<F, E>,
     round: &Round,
     observed: &Observed,

@@ -4,12 +4,12 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use adapters::forge::gitlab::{GitLab, GitLabOptions};
-use adapters::queue::EventSink;
+use adapters::outbound::Outbound;
 use adapters::relay::Relay;
 use adapters::settlement::Progress;
 use local::gitlab::{Options, PipelinePlan, StandIn};
 use serde_json::{Value, json};
-use shared::ids::{BatchId, OperationId};
+use shared::ids::{BatchId, OperationId, PartitionKey};
 use shared::{Store, StoreOptions};
 
 use crate::World;
@@ -38,7 +38,14 @@ impl Published {
     }
 }
 
-impl EventSink for Published {
+impl Outbound for Published {
+    /// Kept too: a test runs the round itself.
+    async fn start_round(&self, partition: &PartitionKey) -> Result<(), String> {
+        let mut kept = self.0.lock().expect("no test panics while it holds this");
+        kept.push((String::new(), json!({ "type": "start_round", "partition": partition })));
+        Ok(())
+    }
+
     async fn publish(&self, events: &[(String, String)]) -> Result<Vec<Result<(), String>>, String> {
         let mut kept = self.0.lock().expect("no test panics while it holds this");
         kept.extend(events.iter().map(|(id, body)| (id.clone(), serde_json::from_str(body).expect("an event is JSON"))));
@@ -151,5 +158,5 @@ fn relay(world: &World, forge: &StandIn, change: impl FnOnce(&mut StoreOptions))
         call_timeout: Duration::from_secs(15),
     };
     let gitlab = GitLab::new(options).expect("the stand-in's address is well-formed");
-    Relay { store: world.store_with(change), forge: gitlab, events: Published::default() }
+    Relay { store: world.store_with(change), forge: gitlab, outbound: Published::default() }
 }

@@ -101,6 +101,10 @@ impl<'a> Reading<'a> {
         value.trim_end_matches('/').to_owned()
     }
 
+    pub fn text(&mut self, name: &str, meaning: &str) -> String {
+        self.required(name, meaning).unwrap_or_default()
+    }
+
     pub fn secret(&mut self, name: &str, meaning: &str) -> Secret {
         let value = self.required(name, meaning).unwrap_or_default();
         if !value.bytes().all(|b| b.is_ascii_graphic()) {

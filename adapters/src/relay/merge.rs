@@ -9,9 +9,9 @@ use shared::transactions::note_progress::NoteProgress;
 use super::open::trailer;
 use super::{Effected, Performed, Relay, project_of};
 use crate::forge::{ArmAnswer, Forge, MrState};
-use crate::queue::EventSink;
+use crate::outbound::Outbound;
 
-impl<F: Forge, E: EventSink> Relay<F, E> {
+impl<F: Forge, E: Outbound> Relay<F, E> {
     /// The guard was read just before: a revived runner of a settled batch arms nothing.
     pub(super) async fn arm(&self, round: Round) -> Effected {
         let (true, Some(iid), Some(head_sha)) = (round.may_proceed(), round.mr_iid, round.head_sha.as_deref()) else {

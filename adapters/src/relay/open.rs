@@ -17,7 +17,7 @@ use shared::transactions::succeed::{ALREADY_APPLIED, Succeed};
 
 use super::{EffectError, Effected, Performed, Relay, project_of, signature};
 use crate::forge::{CommitAnswer, CommitPlan, FileAction, Forge, ForgeError, MergeRequestPlan, PathQuery, ProjectRef};
-use crate::queue::EventSink;
+use crate::outbound::Outbound;
 
 /// Requests named in a description; the rest is counted.
 const NAMED_REQUESTS: usize = 100;
@@ -29,7 +29,7 @@ pub fn trailer(token: ClaimToken) -> String {
 
 type Members = Vec<(OperationId, Vec<FileChange>)>;
 
-impl<F: Forge, E: EventSink> Relay<F, E> {
+impl<F: Forge, E: Outbound> Relay<F, E> {
     pub(super) async fn open(&self, round: Round, delivery: &Delivery, token: LeaseToken) -> Effected {
         if !round.may_proceed() {
             return Ok(Performed::Done);

@@ -4,10 +4,10 @@ use serde_json::{Map, Value, json};
 use shared::transactions::deliveries::Delivery;
 
 use super::Performed;
-use crate::queue::EventSink;
+use crate::outbound::Outbound;
 
 /// Publishes the events and says for each how it came out.
-pub(super) async fn publish<E: EventSink>(sink: &E, events: Vec<Delivery>) -> Vec<(Delivery, Performed)> {
+pub(super) async fn publish<E: Outbound>(sink: &E, events: Vec<Delivery>) -> Vec<(Delivery, Performed)> {
     if events.is_empty() {
         return Vec::new();
     }

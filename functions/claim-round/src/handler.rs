@@ -5,7 +5,7 @@
 use std::time::{Duration, Instant};
 
 use adapters::forge::Forge;
-use adapters::queue::EventSink;
+use adapters::outbound::Outbound;
 use adapters::relay::Relay;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -77,7 +77,7 @@ struct Order {
 }
 
 /// Runs a round in the partitions that `event` names.
-pub async fn handle<F: Forge, E: EventSink>(relay: &Relay<F, E>, event: Value, stop_at: Instant) -> Result<Answer, lambda_runtime::Error> {
+pub async fn handle<F: Forge, E: Outbound>(relay: &Relay<F, E>, event: Value, stop_at: Instant) -> Result<Answer, lambda_runtime::Error> {
     let order = match read(event) {
         Ok(order) => order,
         Err(problem) => return Ok(Answer { rounds: Vec::new(), problems: vec![problem] }),
@@ -106,10 +106,15 @@ pub async fn handle<F: Forge, E: EventSink>(relay: &Relay<F, E>, event: Value, s
     Ok(Answer { rounds, problems: Vec::new() })
 }
 
-/// A schedule sends an event with `detail-type`; everything else is a person's or a program's own payload.
+/// A schedule sends an event with `detail-type`, and so does our own relay for a round that follows at once;
+/// everything else is a person's or a program's own payload.
 fn read(event: Value) -> Result<Order, String> {
     if event.get("detail-type").is_some() {
-        return Ok(Order { trigger: Trigger::Scheduled, manual: Manual::default() });
+        let followed = event.get("detail").filter(|_| event["source"] == "muster").map(|detail| detail["partition"].clone());
+        let Some(partition) = followed else { return Ok(Order { trigger: Trigger::Scheduled, manual: Manual::default() }) };
+        let partition =
+            serde_json::from_value(partition).map_err(|why| format!("the follow-up names no partition: {why}; no round was run"))?;
+        return Ok(Order { trigger: Trigger::FollowUp, manual: Manual { partition: Some(partition), ..Manual::default() } });
     }
     let manual = if event.is_null() { Ok(Manual::default()) } else { serde_json::from_value::<Manual>(event) };
     let manual = manual.map_err(|why| {
@@ -121,7 +126,7 @@ fn read(event: Value) -> Result<Order, String> {
     Ok(Order { trigger: Trigger::Manual, manual })
 }
 
-async fn run<F: Forge, E: EventSink>(
+async fn run<F: Forge, E: Outbound>(
     relay: &Relay<F, E>,
     partition: &PartitionKey,
     order: &Order,
@@ -151,7 +156,7 @@ async fn run<F: Forge, E: EventSink>(
     }
 }
 
-async fn claim<F: Forge, E: EventSink>(relay: &Relay<F, E>, partition: &PartitionKey, order: &Order) -> Result<ClaimOutcome, StoreError> {
+async fn claim<F: Forge, E: Outbound>(relay: &Relay<F, E>, partition: &PartitionKey, order: &Order) -> Result<ClaimOutcome, StoreError> {
     let caller = order.manual.requested_by.clone().map_or_else(|| Principal::parse(order.trigger.name()), Ok);
     let unit = Claim {
         partition: partition.clone(),
@@ -173,13 +178,13 @@ async fn claim<F: Forge, E: EventSink>(relay: &Relay<F, E>, partition: &Partitio
     }
 }
 
-async fn occupied<F: Forge, E: EventSink>(relay: &Relay<F, E>, partition: &PartitionKey, batch: BatchId) -> Result<Round, StoreError> {
+async fn occupied<F: Forge, E: Outbound>(relay: &Relay<F, E>, partition: &PartitionKey, batch: BatchId) -> Result<Round, StoreError> {
     let merge_request = merge_request(relay, batch).await?;
     Ok(Round { batch_id: Some(batch), merge_request, ..Round::new(partition, "slot_occupied") })
 }
 
 /// Performs what the claim caused. Whatever fails here is in the outbox, and the sweep goes on with it.
-async fn opened<F: Forge, E: EventSink>(
+async fn opened<F: Forge, E: Outbound>(
     relay: &Relay<F, E>,
     round: Round,
     batch: BatchId,
@@ -191,7 +196,7 @@ async fn opened<F: Forge, E: EventSink>(
     Ok(Round { batch_id: Some(batch), members, merge_request, error, ..round })
 }
 
-async fn merge_request<F: Forge, E: EventSink>(relay: &Relay<F, E>, batch: BatchId) -> Result<Option<MergeRequest>, StoreError> {
+async fn merge_request<F: Forge, E: Outbound>(relay: &Relay<F, E>, batch: BatchId) -> Result<Option<MergeRequest>, StoreError> {
     let round = round::round(&relay.store, batch).await?;
     Ok(round.and_then(|round| Some(MergeRequest { iid: round.mr_iid?.to_string(), url: round.mr_url? })))
 }

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use adapters::forge::Forge;
-use adapters::queue::EventSink;
+use adapters::outbound::Outbound;
 use adapters::relay::Relay;
 use adapters::settlement::{PATIENCE, settle};
 use serde_json::{Value, json};
@@ -33,7 +33,7 @@ pub const ABORT: Ending = Ending { action: "abort", cause: FailCause::Rejected, 
 /// Its members wait again.
 pub const REQUEUE: Ending = Ending { action: "requeue", cause: FailCause::Infrastructure, code: "requeued" };
 
-pub async fn end<F: Forge, E: EventSink>(
+pub async fn end<F: Forge, E: Outbound>(
     relay: &Relay<F, E>,
     fields: Fields,
     ending: Ending,
@@ -72,7 +72,7 @@ fn unfinished(error: &StoreError) -> Value {
     json!(format!("left to the sweep, for it could not be finished now: {error}"))
 }
 
-pub async fn unblock<F: Forge, E: EventSink>(relay: &Relay<F, E>, fields: Fields, stop_at: Instant) -> Result<Answer, StoreError> {
+pub async fn unblock<F: Forge, E: Outbound>(relay: &Relay<F, E>, fields: Fields, stop_at: Instant) -> Result<Answer, StoreError> {
     let (command, batch) = match batch_command(fields, "unblock") {
         Ok(understood) => understood,
         Err(problems) => return Ok(Answer::malformed(problems)),
@@ -100,7 +100,7 @@ fn batch_command(mut fields: Fields, action: &'static str) -> Result<(Command, B
 }
 
 /// Runs the unit; where it is refused, tells the state that refused it.
-async fn run<F: Forge, E: EventSink, G: Guarded<Outcome = SettleOutcome>>(
+async fn run<F: Forge, E: Outbound, G: Guarded<Outcome = SettleOutcome>>(
     relay: &Relay<F, E>,
     unit: G,
     batch: BatchId,
@@ -114,7 +114,7 @@ async fn run<F: Forge, E: EventSink, G: Guarded<Outcome = SettleOutcome>>(
     Ok((outcome, state))
 }
 
-async fn snapshot<F: Forge, E: EventSink>(relay: &Relay<F, E>, batch: BatchId) -> Result<Value, StoreError> {
+async fn snapshot<F: Forge, E: Outbound>(relay: &Relay<F, E>, batch: BatchId) -> Result<Value, StoreError> {
     Ok(ops_show::batch_row(&relay.store, batch).await?.unwrap_or_default())
 }
 

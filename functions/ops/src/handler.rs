@@ -15,7 +15,7 @@ mod targets;
 use std::time::Instant;
 
 use adapters::forge::Forge;
-use adapters::queue::EventSink;
+use adapters::outbound::Outbound;
 use adapters::relay::Relay;
 use serde_json::Value;
 use shared::StoreError;
@@ -47,7 +47,7 @@ const ACTIONS: [&str; 13] = [
 ///
 /// # Errors
 /// The database could not be asked (the same event helps later), or contradicts itself (it does not).
-pub async fn handle<F: Forge, E: EventSink>(relay: &Relay<F, E>, event: Value, stop_at: Instant) -> Result<Value, lambda_runtime::Error> {
+pub async fn handle<F: Forge, E: Outbound>(relay: &Relay<F, E>, event: Value, stop_at: Instant) -> Result<Value, lambda_runtime::Error> {
     let Value::Object(mut event) = event else {
         return Ok(Answer::malformed(vec![format!("the event is not a JSON object; {}", known())]).into_value(None));
     };
@@ -62,7 +62,7 @@ pub async fn handle<F: Forge, E: EventSink>(relay: &Relay<F, E>, event: Value, s
     Ok(answer.into_value(Some(&shortened(&action))))
 }
 
-async fn act<F: Forge, E: EventSink>(relay: &Relay<F, E>, action: &str, fields: Fields, stop_at: Instant) -> Result<Answer, StoreError> {
+async fn act<F: Forge, E: Outbound>(relay: &Relay<F, E>, action: &str, fields: Fields, stop_at: Instant) -> Result<Answer, StoreError> {
     match action {
         "status" => looks::status(relay, fields).await,
         "show" => looks::show(relay, fields).await,

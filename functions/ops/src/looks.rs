@@ -1,7 +1,7 @@
 //! What operators look at: all at once, one batch, one request.
 
 use adapters::forge::Forge;
-use adapters::queue::EventSink;
+use adapters::outbound::Outbound;
 use adapters::relay::Relay;
 use serde_json::{Value, json};
 use shared::StoreError;
@@ -11,7 +11,7 @@ use shared::read::{ops_show, status};
 use crate::answer::Answer;
 use crate::fields::Fields;
 
-pub async fn status<F: Forge, E: EventSink>(relay: &Relay<F, E>, mut fields: Fields) -> Result<Answer, StoreError> {
+pub async fn status<F: Forge, E: Outbound>(relay: &Relay<F, E>, mut fields: Fields) -> Result<Answer, StoreError> {
     fields.skip_signature();
     let problems = fields.end(Vec::new());
     if !problems.is_empty() {
@@ -20,7 +20,7 @@ pub async fn status<F: Forge, E: EventSink>(relay: &Relay<F, E>, mut fields: Fie
     Ok(Answer::read("status", json!(status::status(&relay.store).await?)))
 }
 
-pub async fn show<F: Forge, E: EventSink>(relay: &Relay<F, E>, mut fields: Fields) -> Result<Answer, StoreError> {
+pub async fn show<F: Forge, E: Outbound>(relay: &Relay<F, E>, mut fields: Fields) -> Result<Answer, StoreError> {
     fields.skip_signature();
     let names_both = fields.has("batch_id") && fields.has("operation_id");
     if names_both || !fields.has("batch_id") && !fields.has("operation_id") {

@@ -1,7 +1,7 @@
 //! Requests: taken back on an operator's word.
 
 use adapters::forge::Forge;
-use adapters::queue::EventSink;
+use adapters::outbound::Outbound;
 use adapters::relay::Relay;
 use serde_json::Value;
 use shared::StoreError;
@@ -15,7 +15,7 @@ use shared::transactions::withdraw::{WaitingEnd, Withdraw, WithdrawOutcome};
 use crate::answer::Answer;
 use crate::fields::Fields;
 
-pub async fn withdraw<F: Forge, E: EventSink>(relay: &Relay<F, E>, mut fields: Fields) -> Result<Answer, StoreError> {
+pub async fn withdraw<F: Forge, E: Outbound>(relay: &Relay<F, E>, mut fields: Fields) -> Result<Answer, StoreError> {
     let command = fields.command("withdraw");
     let operation = fields.needed_id("operation_id", OperationId::parse);
     let problems = fields.end(Vec::new());

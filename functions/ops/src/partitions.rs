@@ -1,7 +1,7 @@
 //! Partitions: made, changed, paused, resumed, listed.
 
 use adapters::forge::{Forge, ForgeError, ProjectRef};
-use adapters::queue::EventSink;
+use adapters::outbound::Outbound;
 use adapters::relay::Relay;
 use serde_json::{Value, json};
 use shared::StoreError;
@@ -16,7 +16,7 @@ use shared::transactions::set_partition::{PartitionRefusal, SetPartition};
 use crate::answer::Answer;
 use crate::fields::Fields;
 
-pub async fn set<F: Forge, E: EventSink>(relay: &Relay<F, E>, mut fields: Fields) -> Result<Answer, StoreError> {
+pub async fn set<F: Forge, E: Outbound>(relay: &Relay<F, E>, mut fields: Fields) -> Result<Answer, StoreError> {
     let command = fields.command("set_partition");
     let key = fields.needed_id("partition", PartitionKey::parse);
     let mut wish = wish_from(&mut fields);
@@ -102,16 +102,16 @@ async fn preflight<F: Forge>(forge: &F, settings: &Settings) -> Preflighted {
     }
 }
 
-pub async fn pause<F: Forge, E: EventSink>(relay: &Relay<F, E>, mut fields: Fields) -> Result<Answer, StoreError> {
+pub async fn pause<F: Forge, E: Outbound>(relay: &Relay<F, E>, mut fields: Fields) -> Result<Answer, StoreError> {
     let until = fields.text("until").and_then(|text| Moment::parse(&text).map_err(|why| fields.wrong(format!("until {why}"))).ok());
     set_rounds(relay, fields, "pause", Rounds::Paused { until }).await
 }
 
-pub async fn resume<F: Forge, E: EventSink>(relay: &Relay<F, E>, fields: Fields) -> Result<Answer, StoreError> {
+pub async fn resume<F: Forge, E: Outbound>(relay: &Relay<F, E>, fields: Fields) -> Result<Answer, StoreError> {
     set_rounds(relay, fields, "resume", Rounds::Resumed).await
 }
 
-async fn set_rounds<F: Forge, E: EventSink>(
+async fn set_rounds<F: Forge, E: Outbound>(
     relay: &Relay<F, E>,
     mut fields: Fields,
     action: &'static str,
@@ -127,7 +127,7 @@ async fn set_rounds<F: Forge, E: EventSink>(
     Ok(Answer::from_outcome(outcome, |refusal| Answer::refused(refusal, Value::Null)))
 }
 
-pub async fn list<F: Forge, E: EventSink>(relay: &Relay<F, E>, mut fields: Fields) -> Result<Answer, StoreError> {
+pub async fn list<F: Forge, E: Outbound>(relay: &Relay<F, E>, mut fields: Fields) -> Result<Answer, StoreError> {
     fields.skip_signature();
     let problems = fields.end(Vec::new());
     if !problems.is_empty() {

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use adapters::forge::Forge;
-use adapters::queue::EventSink;
+use adapters::outbound::Outbound;
 use adapters::relay::Relay;
 use serde_json::json;
 use shared::StoreError;
@@ -14,7 +14,7 @@ use shared::transactions::record_command::RecordCommand;
 use crate::answer::Answer;
 use crate::fields::Fields;
 
-pub async fn purge<F: Forge, E: EventSink>(relay: &Relay<F, E>, mut fields: Fields, stop_at: Instant) -> Result<Answer, StoreError> {
+pub async fn purge<F: Forge, E: Outbound>(relay: &Relay<F, E>, mut fields: Fields, stop_at: Instant) -> Result<Answer, StoreError> {
     let command = fields.command("purge");
     let problems = fields.end(Vec::new());
     let (Some(command), true) = (command, problems.is_empty()) else {
@@ -39,7 +39,7 @@ pub async fn purge<F: Forge, E: EventSink>(relay: &Relay<F, E>, mut fields: Fiel
 }
 
 /// `true`: there is nothing left to remove. A rehearsal counts at most one unit of what goes by its date.
-async fn all<F: Forge, E: EventSink>(relay: &Relay<F, E>, dry_run: bool, stop_at: Instant) -> Result<(Purged, bool), StoreError> {
+async fn all<F: Forge, E: Outbound>(relay: &Relay<F, E>, dry_run: bool, stop_at: Instant) -> Result<(Purged, bool), StoreError> {
     let mut all = Purged::default();
     loop {
         let dated = relay.store.run(&PurgeDated { dry_run }).await?;

@@ -1,7 +1,7 @@
 //! Targets: made, changed, listed.
 
 use adapters::forge::Forge;
-use adapters::queue::EventSink;
+use adapters::outbound::Outbound;
 use adapters::relay::Relay;
 use serde_json::{Value, json};
 use shared::StoreError;
@@ -16,7 +16,7 @@ use crate::fields::Fields;
 /// What `capacity` and `used` may grow to: far above any real count, far below what a column holds.
 const CAPACITY_MAX: u64 = 1_000_000_000;
 
-pub async fn set<F: Forge, E: EventSink>(relay: &Relay<F, E>, mut fields: Fields) -> Result<Answer, StoreError> {
+pub async fn set<F: Forge, E: Outbound>(relay: &Relay<F, E>, mut fields: Fields) -> Result<Answer, StoreError> {
     let command = fields.command("set_target");
     let key = fields.needed_id("target_key", TargetKey::parse);
     let partition = fields.id("partition", PartitionKey::parse);
@@ -38,7 +38,7 @@ pub async fn set<F: Forge, E: EventSink>(relay: &Relay<F, E>, mut fields: Fields
     Ok(Answer::from_outcome(outcome, |refusal| Answer::refused(refusal, now)))
 }
 
-pub async fn list<F: Forge, E: EventSink>(relay: &Relay<F, E>, mut fields: Fields) -> Result<Answer, StoreError> {
+pub async fn list<F: Forge, E: Outbound>(relay: &Relay<F, E>, mut fields: Fields) -> Result<Answer, StoreError> {
     fields.skip_signature();
     let partition = fields.id("partition", PartitionKey::parse);
     let after = fields.id("after", TargetKey::parse);

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::time::Instant;
 
 use adapters::forge::Forge;
-use adapters::queue::EventSink;
+use adapters::outbound::Outbound;
 use adapters::relay::Relay;
 use adapters::settlement::{PATIENCE, Progress, settle};
 use aws_lambda_events::sqs::{SqsBatchResponse, SqsEvent, SqsMessage};
@@ -36,7 +36,7 @@ enum Asked {
 }
 
 /// Answers which records are to be delivered again.
-pub async fn handle<F: Forge, E: EventSink>(
+pub async fn handle<F: Forge, E: Outbound>(
     relay: &Relay<F, E>,
     event: Value,
     stop_at: Instant,
@@ -72,7 +72,7 @@ pub async fn handle<F: Forge, E: EventSink>(
     Ok(response)
 }
 
-async fn settle_one<F: Forge, E: EventSink>(relay: &Relay<F, E>, batch: BatchId, stop_at: Instant) -> bool {
+async fn settle_one<F: Forge, E: Outbound>(relay: &Relay<F, E>, batch: BatchId, stop_at: Instant) -> bool {
     if Instant::now() >= stop_at {
         return false;
     }
@@ -88,7 +88,7 @@ async fn settle_one<F: Forge, E: EventSink>(relay: &Relay<F, E>, batch: BatchId,
     }
 }
 
-async fn asked<F: Forge, E: EventSink>(relay: &Relay<F, E>, record: &SqsMessage) -> Result<Asked, StoreError> {
+async fn asked<F: Forge, E: Outbound>(relay: &Relay<F, E>, record: &SqsMessage) -> Result<Asked, StoreError> {
     let event = match serde_json::from_str::<StatusEvent>(record.body.as_deref().unwrap_or_default()) {
         Ok(event) if event.v == 1 => event,
         Ok(event) => {

@@ -3,9 +3,9 @@
 use std::time::Instant;
 
 use adapters::forge::{Containment, Forge};
-use adapters::queue::EventSink;
+use adapters::outbound::Outbound;
 use adapters::relay::{Relay, project_of};
-use adapters::settlement::carried;
+use adapters::settlement::{carried, reconcile};
 use shared::StoreError;
 use shared::ids::{OperationId, Principal, RequestKey};
 use shared::read::{expiry, round};
@@ -20,7 +20,7 @@ use super::SweepReport;
 const ROWS_MAX: u32 = 200;
 
 /// Rejects grants that expired while they waited: code `expired`.
-pub(super) async fn reject_expired_requests<F: Forge, E: EventSink>(
+pub(super) async fn reject_expired_requests<F: Forge, E: Outbound>(
     relay: &Relay<F, E>,
     _report: &SweepReport,
     stop_at: Instant,
@@ -39,7 +39,7 @@ pub(super) async fn reject_expired_requests<F: Forge, E: EventSink>(
 }
 
 /// Admits a revoke for every access that has run out.
-pub(super) async fn revoke_expired_bindings<F: Forge, E: EventSink>(
+pub(super) async fn revoke_expired_bindings<F: Forge, E: Outbound>(
     relay: &Relay<F, E>,
     report: &mut SweepReport,
     stop_at: Instant,
@@ -76,7 +76,7 @@ pub(super) async fn revoke_expired_bindings<F: Forge, E: EventSink>(
 }
 
 /// Closes FAILED grants that their requester has taken back, unless they are on the target branch after all.
-pub(super) async fn close_withdrawn_failures<F: Forge, E: EventSink>(
+pub(super) async fn close_withdrawn_failures<F: Forge, E: Outbound>(
     relay: &Relay<F, E>,
     report: &mut SweepReport,
     stop_at: Instant,
@@ -93,11 +93,14 @@ pub(super) async fn close_withdrawn_failures<F: Forge, E: EventSink>(
         if let Some(carried) = carried(&relay.store, &round, None).await? {
             match relay.forge.target_contains(&project_of(&round), &carried).await {
                 Ok(Containment::No) => {}
-                Ok(Containment::Yes { commit } | Containment::OtherContent { commit, .. }) => {
-                    tracing::error!(event = "alarm", alarm = "late_merge", %batch, commit);
+                Ok(Containment::Yes { commit }) => {
+                    reconcile(&relay.store, &round, commit).await?;
+                    continue;
+                }
+                Ok(Containment::OtherContent { commit, .. }) => {
                     report
                         .problems
-                        .push(format!("the FAILED request {operation} is on the target branch by {commit}; an operator must recover it"));
+                        .push(format!("{operation} is FAILED, yet {commit} on the target branch carries its token with other content"));
                     continue;
                 }
                 Err(error) => {

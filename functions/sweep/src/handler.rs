@@ -8,7 +8,7 @@ mod orphans;
 use std::time::{Duration, Instant};
 
 use adapters::forge::Forge;
-use adapters::queue::EventSink;
+use adapters::outbound::Outbound;
 use adapters::relay::{Relay, RelayReport};
 use adapters::settlement::{Progress, settle};
 use serde::Serialize;
@@ -47,7 +47,7 @@ pub struct Batches {
 }
 
 /// Runs every pass once. A pass that fails is reported and does not keep the others from running.
-pub async fn handle<F: Forge, E: EventSink>(
+pub async fn handle<F: Forge, E: Outbound>(
     relay: &Relay<F, E>,
     _event: Value,
     stop_at: Instant,
@@ -63,7 +63,7 @@ pub async fn handle<F: Forge, E: EventSink>(
 }
 
 /// Ends early only where the database is gone, for then no other pass can work either.
-async fn passes<F: Forge, E: EventSink>(relay: &Relay<F, E>, report: &mut SweepReport, stop_at: Instant) -> Result<(), StoreError> {
+async fn passes<F: Forge, E: Outbound>(relay: &Relay<F, E>, report: &mut SweepReport, stop_at: Instant) -> Result<(), StoreError> {
     // What has ended is settled first; only what is left can be overdue. No batch is waited for: others are next.
     for batch in active_batches(&relay.store).await? {
         if Instant::now() >= stop_at {

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use adapters::forge::{Forge, MrState, ProjectRef};
-use adapters::queue::EventSink;
+use adapters::outbound::Outbound;
 use adapters::relay::Relay;
 use shared::StoreError;
 use shared::ids::{branch_prefix, parse_branch};
@@ -12,7 +12,7 @@ use shared::read::{round, waiting};
 use super::SweepReport;
 
 /// Withdraws every open merge request on a partition's prefix whose token is not an active batch's.
-pub(super) async fn withdraw_orphans<F: Forge, E: EventSink>(
+pub(super) async fn withdraw_orphans<F: Forge, E: Outbound>(
     relay: &Relay<F, E>,
     report: &mut SweepReport,
     stop_at: Instant,

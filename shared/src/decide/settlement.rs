@@ -11,7 +11,6 @@ pub struct Ours {
     pub status: BatchStatus,
     /// `begin_fail` has said why.
     pub failing: bool,
-    pub members: usize,
     /// Infrastructure failures that the most unlucky member has seen.
     pub infra_attempts: u64,
     pub infra_attempts_max: u64,
@@ -220,20 +219,13 @@ pub fn infrastructure(ours: &Ours, code: &'static str) -> Next {
     }
 }
 
-/// Somebody's content may be to blame: only a batch of one convicts, and only if the target itself is not red.
+/// The content may be to blame, but only if the target itself is not red. `fail` then halves the batch, and
+/// convicts where it was one alone.
 fn content(ours: &Ours, asked: Asked) -> Next {
     match asked.target_red {
         None => Next::AskTargetPipeline,
         Some(true) => infrastructure(ours, "target_red"),
-        Some(false) => blame(ours, "pipeline_failed"),
-    }
-}
-
-/// What follows once the content of a batch is known to be at fault.
-pub fn blame(ours: &Ours, code: &'static str) -> Next {
-    match ours.members {
-        0 | 1 => Next::BeginFail { cause: FailCause::Content, code },
-        _ => Next::Block { code: "content_of_several" },
+        Some(false) => Next::BeginFail { cause: FailCause::Content, code: "pipeline_failed" },
     }
 }
 
@@ -252,7 +244,7 @@ mod tests {
     const ANSWERS: [OnTarget; 4] = [OnTarget::Yes, OnTarget::No, OnTarget::OtherContent, OnTarget::Unknown];
 
     fn ours(status: BatchStatus, failing: bool) -> Ours {
-        Ours { status, failing, members: 1, infra_attempts: 0, infra_attempts_max: 5, overdue: None }
+        Ours { status, failing, infra_attempts: 0, infra_attempts_max: 5, overdue: None }
     }
 
     fn all_theirs() -> Vec<Theirs> {
@@ -335,13 +327,11 @@ mod tests {
     }
 
     #[test]
-    fn only_a_batch_of_one_convicts_and_only_on_a_green_target() {
+    fn content_is_blamed_only_on_a_green_target() {
         let failed = Theirs::Opened { foreign_head: false, pipeline: Pipeline::Failed, stuck: None };
         let one = ours(BatchStatus::Running, false);
         assert_eq!(act(&one, &failed, OnTarget::No, false), Next::BeginFail { cause: FailCause::Content, code: "pipeline_failed" });
         assert_eq!(act(&one, &failed, OnTarget::No, true), Next::BeginFail { cause: FailCause::Infrastructure, code: "target_red" });
-        let several = Ours { members: 2, ..one };
-        assert_eq!(act(&several, &failed, OnTarget::No, false), Next::Block { code: "content_of_several" });
     }
 
     #[test]

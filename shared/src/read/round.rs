@@ -50,7 +50,6 @@ impl Round {
         Ours {
             status: self.status,
             failing: self.fail_code.is_some(),
-            members: self.members,
             infra_attempts: self.infra_attempts,
             infra_attempts_max: self.infra_attempts_max,
             overdue: self.overdue,

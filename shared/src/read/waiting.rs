@@ -17,9 +17,9 @@ pub const WINDOW_FACTOR: usize = 4;
 pub const WINDOW_MAX: usize = 4_000;
 
 pub const READ_OLDEST_WAITING: &str = "/* claim.read_oldest_waiting */ \
-    SELECT id, operation_id, bytes, TIMESTAMPDIFF(SECOND, created_at, CURRENT_TIMESTAMP(6)) \
-    FROM merge_batch_request FORCE INDEX (idx_suspects_rank) \
-    WHERE partition_key = ? AND batch_id IS NULL AND suspect_of IS NULL AND created_at < CURRENT_TIMESTAMP(6) \
+    SELECT id, operation_id, bytes, TIMESTAMPDIFF(SECOND, created_at, CURRENT_TIMESTAMP(6)), suspect_of, peer_limit \
+    FROM merge_batch_request FORCE INDEX (idx_waiting_rank) \
+    WHERE partition_key = ? AND batch_id IS NULL AND created_at < CURRENT_TIMESTAMP(6) \
       AND (expires_at IS NULL OR expires_at > CURRENT_TIMESTAMP(6)) \
     ORDER BY rank_at, id LIMIT ?";
 
@@ -27,6 +27,14 @@ pub const READ_PATHS_OF_WAITING: &str = "/* claim.read_paths_of_waiting */ \
     SELECT p.operation_id, p.path FROM JSON_TABLE(?, '$[*]' COLUMNS ( \
         operation_id VARCHAR(36) CHARACTER SET ascii COLLATE ascii_bin PATH '$')) AS j \
     STRAIGHT_JOIN request_path p FORCE INDEX (PRIMARY) ON p.operation_id = j.operation_id";
+
+/// Was the partition's last batch one of suspects? The next one is then of the others.
+pub const READ_LAST_WAS_SUSPECTS: &str = "/* claim.read_last_was_suspects */ \
+    SELECT suspect_of IS NOT NULL FROM merge_batch FORCE INDEX (idx_partition_created) \
+    WHERE partition_key = ? AND id <> ? ORDER BY created_at DESC, id DESC LIMIT 1";
+
+/// Columns of [`READ_OLDEST_WAITING`].
+pub type WaitingColumns = (u64, String, u64, i64, Option<u64>, Option<u64>);
 
 const PROBE_SLOT: &str = "/* round.probe_slot */ SELECT id FROM merge_batch WHERE partition_key = ? AND active_slot = 1";
 
@@ -74,7 +82,8 @@ pub async fn prospect(store: &Store, partition: &PartitionKey, max_requests: Opt
         let ids = json!(chunk.iter().map(|one| &one.operation).collect::<Vec<_>>()).to_string();
         add_paths(&mut paths, store.rows(READ_PATHS_OF_WAITING, (ids,)).await?)?;
     }
-    let members = choose(candidates, &paths, limits).into_iter().map(|one| one.operation).collect();
+    let last_was_suspects = store.first::<(i64,)>(READ_LAST_WAS_SUSPECTS, (partition, 0)).await? == Some((1,));
+    let members = choose(&candidates, &paths, limits, last_was_suspects).members.into_iter().map(|one| one.operation).collect();
     Ok(Prospect::Claimable { members })
 }
 

@@ -8,11 +8,11 @@ use std::collections::BTreeMap;
 
 use serde_json::json;
 
-use crate::decide::claim_set::{Candidate, ClaimLimits, choose};
+use crate::decide::claim_set::{Candidate, Chosen, ClaimLimits, Suspect, choose};
 use crate::error::StoreError;
 use crate::ids::{BatchId, ClaimToken, OperationId, PartitionKey, Principal};
 use crate::outbox::{CausingBatch, Effect, kind};
-use crate::read::waiting::{READ_OLDEST_WAITING, READ_PATHS_OF_WAITING, WINDOW_FACTOR, WINDOW_MAX};
+use crate::read::waiting::{READ_LAST_WAS_SUSPECTS, READ_OLDEST_WAITING, READ_PATHS_OF_WAITING, WINDOW_FACTOR, WINDOW_MAX, WaitingColumns};
 use crate::state::{BatchStatus, Trigger};
 use crate::transactions::members::CHUNK;
 use crate::tx::{Decision, Guarded, Inserted, Tx, commit, refuse, rerun};
@@ -78,6 +78,9 @@ const READ_MY_MEMBERS: &str =
 
 const READ_SLOT_HOLDER: &str = "/* claim.read_slot_holder */ SELECT id FROM merge_batch WHERE partition_key = ? AND active_slot = 1";
 
+const MARK_SUSPECTS: &str = "/* claim.mark_suspects_of_new_batch */ \
+    UPDATE merge_batch SET suspect_of = ?, version = version + 1 WHERE id = ? AND status = 1 AND version = 1";
+
 const CLAIM_WAITING_ROWS: &str = "/* claim.claim_waiting_rows */ \
     UPDATE JSON_TABLE(?, '$[*]' COLUMNS (id BIGINT UNSIGNED PATH '$')) AS j \
     STRAIGHT_JOIN merge_batch_request r FORCE INDEX (PRIMARY) ON r.id = j.id \
@@ -119,20 +122,22 @@ impl Guarded for Claim {
             Inserted::Duplicate(_) => return refuse(self.mine_or_occupied(tx).await?),
         };
         let limits = ClaimLimits { max_requests: max_requests.min(self.max_requests.map_or(u64::MAX, u64::from)) as usize, max_bytes };
-        let members = self.choose_waiting(tx, limits).await?;
+        let Chosen { members, suspect_of } = self.choose_waiting(tx, batch, limits).await?;
         if members.is_empty() {
             return refuse(ClaimOutcome::NothingToClaim); // Gives the slot back too.
         }
-        if self.trigger == Trigger::Scheduled
-            && (members.len() as u64) < min_requests
-            && members.iter().all(|one| one.waited_s < max_wait_s)
-        {
+        let is_early = (members.len() as u64) < min_requests && members.iter().all(|one| one.waited_s < max_wait_s);
+        if self.trigger != Trigger::Manual && suspect_of.is_none() && is_early {
             return refuse(ClaimOutcome::HeldBack);
+        }
+        let mut causing = CausingBatch { id: batch, partition: self.partition.clone(), token: self.token, version: 1 };
+        if let Some(suspect_of) = suspect_of {
+            tx.write_exactly(1, MARK_SUSPECTS, (suspect_of, batch)).await?;
+            causing.version += 1;
         }
         if !self.claim_members(tx, batch, &members).await? {
             return rerun(ClaimOutcome::Preempted);
         }
-        let causing = CausingBatch { id: batch, partition: self.partition.clone(), token: self.token, version: 1 };
         tx.emit(&[
             Effect::on_batch(kind::OPEN_MERGE_REQUEST, &causing),
             Effect::publish_batch("batch.claimed", &causing, BatchStatus::Running),
@@ -179,16 +184,17 @@ impl Claim {
         Ok(holder.map_or(ClaimOutcome::Contended, |(id,)| ClaimOutcome::SlotOccupied { batch: BatchId(id) }))
     }
 
-    async fn choose_waiting(&self, tx: &mut Tx<'_>, limits: ClaimLimits) -> Result<Vec<Candidate>, StoreError> {
+    async fn choose_waiting(&self, tx: &mut Tx<'_>, batch: BatchId, limits: ClaimLimits) -> Result<Chosen, StoreError> {
         let window = (limits.max_requests * WINDOW_FACTOR).min(WINDOW_MAX);
-        let rows = tx.rows::<(u64, String, u64, i64)>(READ_OLDEST_WAITING, (&self.partition, window as u64)).await?;
+        let rows = tx.rows::<WaitingColumns>(READ_OLDEST_WAITING, (&self.partition, window as u64)).await?;
         let candidates = candidates_from(rows)?;
         let mut paths: BTreeMap<OperationId, Vec<String>> = BTreeMap::new();
         for chunk in candidates.chunks(CHUNK) {
             let ids = json!(chunk.iter().map(|one| &one.operation).collect::<Vec<_>>()).to_string();
             add_paths(&mut paths, tx.rows(READ_PATHS_OF_WAITING, (ids,)).await?)?;
         }
-        Ok(choose(candidates, &paths, limits))
+        let last_was_suspects = tx.first::<(i64,)>(READ_LAST_WAS_SUSPECTS, (&self.partition, batch)).await? == Some((1,));
+        Ok(choose(&candidates, &paths, limits, last_was_suspects))
     }
 
     /// `false`: a row was claimed or withdrawn since it was read.
@@ -215,11 +221,12 @@ impl Claim {
     }
 }
 
-pub fn candidates_from(rows: Vec<(u64, String, u64, i64)>) -> Result<Vec<Candidate>, StoreError> {
+pub fn candidates_from(rows: Vec<WaitingColumns>) -> Result<Vec<Candidate>, StoreError> {
     rows.into_iter()
-        .map(|(row, operation, bytes, waited_s)| {
+        .map(|(row, operation, bytes, waited_s, suspect_of, peer_limit)| {
             let operation = OperationId::parse(operation).map_err(|why| StoreError::corrupt(why.to_string()))?;
-            Ok(Candidate { row, operation, bytes, waited_s })
+            let suspect = suspect_of.zip(peer_limit).map(|(of, peer_limit)| Suspect { of, peer_limit });
+            Ok(Candidate { row, operation, bytes, waited_s, suspect })
         })
         .collect()
 }

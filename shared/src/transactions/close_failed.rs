@@ -3,15 +3,13 @@
 //! Guards: the operation is FAILED with a wish to withdraw, at the version read; the binding is FAILED by this application.
 //! Refusal: `Preempted`. Locks, in house order: waiting row, operation, binding, histories, outbox, target.
 
-use std::collections::BTreeMap;
-
 use serde_json::json;
 
 use crate::error::StoreError;
 use crate::ids::{OperationId, PartitionKey, Principal};
 use crate::outbox::{Effect, PublishedRequest};
 use crate::state::{Action, BindingStatus, OperationStatus};
-use crate::transactions::seats::{self, Released};
+use crate::transactions::seats::{self, Moved};
 use crate::tx::{Decision, Guarded, Inserted, Tx, commit, refuse, rerun};
 
 #[derive(Debug, Clone)]
@@ -97,9 +95,11 @@ impl Guarded for CloseFailed {
             status: OperationStatus::Closed,
         };
         tx.emit(&[Effect::publish_request("request.withdrawn", &request)]).await?;
-        match seats::release(tx, &BTreeMap::from([(grant.target_key, 1)])).await? {
-            Released::All => commit(CloseFailedOutcome::Closed),
-            Released::CapacityChanged => rerun(CloseFailedOutcome::Preempted),
+        let mut change = seats::Change::default();
+        change.note(&grant.target_key, BindingStatus::Failed, BindingStatus::Closed);
+        match seats::apply(tx, &change).await? {
+            Moved::All => commit(CloseFailedOutcome::Closed),
+            Moved::CapacityChanged => rerun(CloseFailedOutcome::Preempted),
         }
     }
 

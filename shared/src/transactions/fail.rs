@@ -1,12 +1,13 @@
 //! Second step of failing: the merge request is final and not merged, so the batch ends as FAILED.
 //!
 //! Guard: the batch is RUNNING or BLOCKED and `begin_fail` has said why.
-//! Refusals: `Preempted`, `UnknownBatch`. Corruption: a content failure of several members.
+//! Refusals: `Preempted`, `UnknownBatch`.
 //! Locks, in house order: gate, batch, waiting rows, operations, bindings, histories, outbox, targets.
 
+use crate::decide::bisect::peer_limit;
 use crate::error::StoreError;
 use crate::ids::BatchId;
-use crate::outbox::Effect;
+use crate::outbox::{Effect, kind};
 use crate::state::{BatchStatus, FailCause, MemberOutcome};
 use crate::transactions::batch_row::{BatchRow, SettleOutcome, lock_gate_of};
 use crate::transactions::members::{self, Ended, Member, MemberEnd};
@@ -23,6 +24,8 @@ const FAIL_FAILING_BATCH: &str = "/* fail.fail_failing_batch */ \
         updated_at = CURRENT_TIMESTAMP(6), progress_at = CURRENT_TIMESTAMP(6), version = version + 1 \
     WHERE id = ? AND status IN (1, 4) AND fail_code IS NOT NULL";
 
+const READ_CONTENT_ATTEMPTS: &str = "/* fail.read_content_attempts */ SELECT content_attempts FROM merge_partition WHERE partition_key = ?";
+
 impl Guarded for Fail {
     const NAME: &'static str = "fail";
     type Outcome = SettleOutcome;
@@ -35,15 +38,17 @@ impl Guarded for Fail {
         let Some(cause) = row.fail_cause else { return rerun(SettleOutcome::Preempted { status: row.status }) };
         let batch = row.after_write();
         let members = members::read(tx, self.batch).await?;
-        if cause == FailCause::Content && members.len() > 1 {
-            return Err(StoreError::corrupt(format!(
-                "batch {} fails by its content with {} members; only a batch of one convicts",
-                self.batch,
-                members.len()
-            )));
+        let (attempts_max,) = tx
+            .first::<(u64,)>(READ_CONTENT_ATTEMPTS, (&row.partition,))
+            .await?
+            .ok_or_else(|| StoreError::corrupt(format!("the partition {} does not exist", row.partition)))?;
+        let verdict = Verdict { cause, members: members.len(), attempts_max };
+        let ends: Vec<MemberEnd> = members.into_iter().map(|member| verdict.end_of(member, &row)).collect();
+        let mut effects = vec![Effect::publish_batch("batch.failed", &batch, BatchStatus::Failed), Effect::delete_branch(&batch)];
+        if ends.iter().any(|end| end.peer_limit.is_some()) {
+            effects.push(Effect::on_batch(kind::START_ROUND, &batch)); // A bisection does not wait for the schedule.
         }
-        let ends = members.into_iter().map(|member| end_of(member, cause, &row)).collect();
-        tx.emit(&[Effect::publish_batch("batch.failed", &batch, BatchStatus::Failed), Effect::delete_branch(&batch)]).await?;
+        tx.emit(&effects).await?;
         match members::end(tx, &batch, &self.by, ends).await? {
             Ended::All => commit(SettleOutcome::Settled),
             Ended::Preempted => rerun(SettleOutcome::Preempted { status: row.status }),
@@ -55,13 +60,23 @@ impl Guarded for Fail {
     }
 }
 
-/// A wish to withdraw wins over waiting again and over FAILED; a person's rejection wins over it.
-fn end_of(member: Member, cause: FailCause, row: &BatchRow) -> MemberEnd {
-    let outcome = match cause {
-        FailCause::Rejected => MemberOutcome::Rejected,
-        FailCause::Content | FailCause::Infrastructure if member.withdraw_requested => MemberOutcome::Withdrawn,
-        FailCause::Content => MemberOutcome::Failed,
-        FailCause::Infrastructure => MemberOutcome::Requeued,
-    };
-    MemberEnd { member, outcome, code: row.fail_code.clone(), evidence: row.message.clone() }
+struct Verdict {
+    cause: FailCause,
+    members: usize,
+    attempts_max: u64,
+}
+
+impl Verdict {
+    /// A wish to withdraw wins over waiting again and over FAILED; a person's rejection wins over it.
+    /// Of several that fail by content each is a suspect; only one alone is convicted.
+    fn end_of(&self, member: Member, row: &BatchRow) -> MemberEnd {
+        let (outcome, peer_limit) = match self.cause {
+            FailCause::Rejected => (MemberOutcome::Rejected, None),
+            FailCause::Content | FailCause::Infrastructure if member.withdraw_requested => (MemberOutcome::Withdrawn, None),
+            FailCause::Content if self.members == 1 => (MemberOutcome::Failed, None),
+            FailCause::Content => (MemberOutcome::Requeued, Some(peer_limit(self.members, member.content_attempts + 1, self.attempts_max))),
+            FailCause::Infrastructure => (MemberOutcome::Requeued, None),
+        };
+        MemberEnd { member, outcome, peer_limit, code: row.fail_code.clone(), evidence: row.message.clone() }
+    }
 }

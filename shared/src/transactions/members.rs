@@ -4,8 +4,6 @@
 //! each binding still in the state that this application brought it to.
 //! Locks, in house order: waiting rows, operations, bindings, histories, outbox, targets.
 
-use std::collections::BTreeMap;
-
 use serde_json::{Value, json};
 
 use crate::error::StoreError;
@@ -32,7 +30,7 @@ pub struct Member {
     pub withdraw_requested: bool,
     pub version: u64,
     pub expiry_rejections: u64,
-    pub infra_attempts: u64,
+    pub content_attempts: u64,
 }
 
 /// How one member's claim ends.
@@ -40,6 +38,8 @@ pub struct Member {
 pub struct MemberEnd {
     pub member: Member,
     pub outcome: MemberOutcome,
+    /// A requeued member that is under suspicion waits with so many peers at most; `None`: no blame.
+    pub peer_limit: Option<u64>,
     pub code: Option<String>,
     pub evidence: Option<String>,
 }
@@ -54,7 +54,7 @@ pub enum Ended {
 
 const READ_MEMBERS: &str = "/* members.read */ \
     SELECT r.id, r.operation_id, o.subject_id, o.target_key, o.action, o.requested_by, \
-           o.withdraw_requested_at IS NOT NULL, o.version, b.expiry_rejections, r.infra_attempts \
+           o.withdraw_requested_at IS NOT NULL, o.version, b.expiry_rejections, r.content_attempts \
     FROM merge_batch_request r \
     JOIN operation o ON o.operation_id = r.operation_id \
     JOIN binding b ON b.subject_id = o.subject_id AND b.target_key = o.target_key \
@@ -64,6 +64,12 @@ const REQUEUE_CLAIMED_ROWS: &str = "/* members.requeue_claimed_rows */ \
     UPDATE JSON_TABLE(?, '$[*]' COLUMNS (id BIGINT UNSIGNED PATH '$')) AS j \
     STRAIGHT_JOIN merge_batch_request r FORCE INDEX (PRIMARY) ON r.id = j.id \
     SET r.batch_id = NULL, r.infra_attempts = r.infra_attempts + 1, r.version = r.version + 1 WHERE r.batch_id = ?";
+
+const REQUEUE_SUSPECT_ROWS: &str = "/* members.requeue_suspect_claimed_rows */ \
+    UPDATE JSON_TABLE(?, '$[*]' COLUMNS (id BIGINT UNSIGNED PATH '$.i', peer_limit INT UNSIGNED PATH '$.l')) AS j \
+    STRAIGHT_JOIN merge_batch_request r FORCE INDEX (PRIMARY) ON r.id = j.id \
+    SET r.batch_id = NULL, r.content_attempts = r.content_attempts + 1, r.suspect_of = ?, r.peer_limit = j.peer_limit, \
+        r.version = r.version + 1 WHERE r.batch_id = ?";
 
 const DELETE_CLAIMED_ROWS: &str = "/* members.delete_claimed_rows */ \
     DELETE r FROM JSON_TABLE(?, '$[*]' COLUMNS (id BIGINT UNSIGNED PATH '$')) AS j \
@@ -114,7 +120,7 @@ pub async fn read(tx: &mut Tx<'_>, batch: BatchId) -> Result<Vec<Member>, StoreE
 }
 
 fn member_from(columns: Columns) -> Result<Member, StoreError> {
-    let (row, operation, subject_id, target_key, action, requested_by, withdraw, version, expiry_rejections, infra_attempts) = columns;
+    let (row, operation, subject_id, target_key, action, requested_by, withdraw, version, expiry_rejections, content_attempts) = columns;
     Ok(Member {
         row,
         operation: OperationId::parse(operation).map_err(|why| StoreError::corrupt(why.to_string()))?,
@@ -125,7 +131,7 @@ fn member_from(columns: Columns) -> Result<Member, StoreError> {
         withdraw_requested: withdraw == 1,
         version,
         expiry_rejections,
-        infra_attempts,
+        content_attempts,
     })
 }
 
@@ -161,15 +167,8 @@ fn count_expiry_rejections(mut end: MemberEnd) -> MemberEnd {
 /// Ends the given members' claims. `batch` is the batch after its own guarded write.
 pub async fn end(tx: &mut Tx<'_>, batch: &CausingBatch, actor: &str, ends: Vec<MemberEnd>) -> Result<Ended, StoreError> {
     let mut ends: Vec<MemberEnd> = ends.into_iter().map(count_expiry_rejections).collect();
-    for (sql, leaves) in
-        [(REQUEUE_CLAIMED_ROWS, MemberOutcome::is_requeued as fn(MemberOutcome) -> bool), (DELETE_CLAIMED_ROWS, MemberOutcome::is_dropped)]
-    {
-        let rows: Vec<u64> = ends.iter().filter(|end| leaves(end.outcome)).map(|end| end.member.row).collect();
-        for chunk in rows.chunks(CHUNK) {
-            if tx.write(sql, (json!(chunk).to_string(), batch.id)).await? != chunk.len() as u64 {
-                return Ok(Ended::Preempted);
-            }
-        }
+    if leave_rows(tx, batch.id, &ends).await? == Ended::Preempted {
+        return Ok(Ended::Preempted);
     }
     // Within a table ascending by key: operations first, then relationships.
     ends.sort_by(|a, b| a.member.operation.cmp(&b.member.operation));
@@ -188,7 +187,32 @@ pub async fn end(tx: &mut Tx<'_>, batch: &CausingBatch, actor: &str, ends: Vec<M
         tx.write_exactly(chunk.len(), RECORD_OPEN_OUTCOMES, (rows, batch.id)).await?;
     }
     tx.emit(&events(batch, &ends)).await?;
-    release_seats(tx, &ends).await
+    move_seats(tx, &ends).await
+}
+
+/// Requeues rows in place, or deletes them: deleting and inserting anew would lock the gaps of the unique key.
+async fn leave_rows(tx: &mut Tx<'_>, batch: BatchId, ends: &[MemberEnd]) -> Result<Ended, StoreError> {
+    let rows_that =
+        |leave: fn(&MemberEnd) -> bool| -> Vec<u64> { ends.iter().filter(|end| leave(end)).map(|end| end.member.row).collect() };
+    let requeued = rows_that(|end| end.outcome == MemberOutcome::Requeued && end.peer_limit.is_none());
+    for (sql, rows) in [(REQUEUE_CLAIMED_ROWS, requeued), (DELETE_CLAIMED_ROWS, rows_that(|end| end.outcome.drops_row()))] {
+        for chunk in rows.chunks(CHUNK) {
+            if tx.write(sql, (json!(chunk).to_string(), batch)).await? != chunk.len() as u64 {
+                return Ok(Ended::Preempted);
+            }
+        }
+    }
+    let suspects: Vec<Value> = ends
+        .iter()
+        .filter(|end| end.outcome == MemberOutcome::Requeued)
+        .filter_map(|end| end.peer_limit.map(|limit| json!({ "i": end.member.row, "l": limit })))
+        .collect();
+    for chunk in suspects.chunks(CHUNK) {
+        if tx.write(REQUEUE_SUSPECT_ROWS, (json!(chunk).to_string(), batch, batch)).await? != chunk.len() as u64 {
+            return Ok(Ended::Preempted);
+        }
+    }
+    Ok(Ended::All)
 }
 
 async fn move_bindings(tx: &mut Tx<'_>, batch: &CausingBatch, actor: &str, ends: &[MemberEnd]) -> Result<(), StoreError> {
@@ -229,19 +253,16 @@ fn events(batch: &CausingBatch, ends: &[MemberEnd]) -> Vec<Effect> {
         .collect()
 }
 
-async fn release_seats(tx: &mut Tx<'_>, ends: &[MemberEnd]) -> Result<Ended, StoreError> {
-    let mut released: BTreeMap<String, u64> = BTreeMap::new();
+async fn move_seats(tx: &mut Tx<'_>, ends: &[MemberEnd]) -> Result<Ended, StoreError> {
+    let mut change = seats::Change::default();
     for end in ends {
-        if let (_, Some((from, to))) = transition(end.member.action, end.outcome)
-            && from.holds_seat()
-            && !to.holds_seat()
-        {
-            *released.entry(end.member.target_key.clone()).or_default() += 1;
+        if let (_, Some((from, to))) = transition(end.member.action, end.outcome) {
+            change.note(&end.member.target_key, from, to);
         }
     }
-    match seats::release(tx, &released).await? {
-        seats::Released::All => Ok(Ended::All),
-        seats::Released::CapacityChanged => Ok(Ended::Preempted),
+    match seats::apply(tx, &change).await? {
+        seats::Moved::All => Ok(Ended::All),
+        seats::Moved::CapacityChanged => Ok(Ended::Preempted),
     }
 }
 
@@ -250,12 +271,8 @@ fn json_rows<T>(items: &[T], row: impl Fn(&T) -> Option<Value>) -> String {
 }
 
 impl MemberOutcome {
-    fn is_requeued(self) -> bool {
-        self == Self::Requeued
-    }
-
     /// Does the waiting row go? It stays with its batch for MERGED and FAILED.
-    fn is_dropped(self) -> bool {
+    fn drops_row(self) -> bool {
         matches!(self, Self::Rejected | Self::Expelled | Self::Withdrawn)
     }
 }

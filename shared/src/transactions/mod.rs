@@ -15,6 +15,7 @@ pub mod note_progress;
 pub mod pause;
 pub mod purge;
 pub mod rearm;
+pub mod reconcile_late_merge;
 pub mod record_command;
 pub mod record_merge_request;
 pub mod record_render;

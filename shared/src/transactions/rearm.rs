@@ -35,7 +35,9 @@ impl Guarded for Rearm {
 
     async fn apply(&self, tx: &mut Tx<'_>) -> Result<Decision<RearmOutcome>, StoreError> {
         let Some(row) = lock_gate_of(tx, self.batch).await? else { return refuse(RearmOutcome::NotNeeded) };
-        if tx.first::<(i64,)>(READ_PENDING_ARMING, (self.batch,)).await?.is_some() || tx.write(RAISE_RUNNING_BATCH, (self.batch,)).await? == 0 {
+        if tx.first::<(i64,)>(READ_PENDING_ARMING, (self.batch,)).await?.is_some()
+            || tx.write(RAISE_RUNNING_BATCH, (self.batch,)).await? == 0
+        {
             return refuse(RearmOutcome::NotNeeded);
         }
         tx.emit(&[Effect::on_batch(kind::ARM_MERGE, &row.after_write())]).await?;

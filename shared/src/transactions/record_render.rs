@@ -74,7 +74,7 @@ impl Guarded for RecordRender {
             .filter_map(|member| {
                 let expelled = self.reason_for(&member.operation)?;
                 let (code, evidence) = (Some(expelled.code.to_owned()), Some(expelled.reason.clone()));
-                Some(MemberEnd { member, outcome: MemberOutcome::Expelled, code, evidence })
+                Some(MemberEnd { member, outcome: MemberOutcome::Expelled, peer_limit: None, code, evidence })
             })
             .collect();
         if left == 0 {

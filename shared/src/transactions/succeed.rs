@@ -44,6 +44,7 @@ impl Guarded for Succeed {
             .map(|member| MemberEnd {
                 member,
                 outcome: MemberOutcome::Merged,
+                peer_limit: None,
                 code: self.code.map(str::to_owned),
                 evidence: row.mr_url.clone(),
             })

@@ -4,15 +4,13 @@
 //! Refusals: `Ended`, `Unknown`, `Preempted`, `OperatorsOnly`.
 //! Locks, in house order: waiting row, operation, binding, histories, outbox, target.
 
-use std::collections::BTreeMap;
-
 use serde_json::json;
 
 use crate::error::StoreError;
 use crate::ids::{OperationId, PartitionKey, Principal};
 use crate::outbox::{Effect, PublishedRequest};
 use crate::state::{Action, BindingStatus, OperationStatus};
-use crate::transactions::seats::{self, Released};
+use crate::transactions::seats::{self, Moved};
 use crate::tx::{Decision, Guarded, Inserted, Tx, commit, refuse, rerun};
 
 #[derive(Debug, Clone)]
@@ -105,6 +103,10 @@ impl Guarded for Withdraw {
         match (operation.status, self.ending) {
             (OperationStatus::Waiting, WaitingEnd::Expired) if expired == 0 => refuse(WithdrawOutcome::Preempted),
             (OperationStatus::Waiting, _) => self.end_waiting(tx, &operation).await,
+            // The COMMIT whose answer was lost had arrived.
+            (OperationStatus::Withdrawn, WaitingEnd::Withdrawn) | (OperationStatus::Rejected, WaitingEnd::Expired) if tx.is_resumed() => {
+                refuse(WithdrawOutcome::Withdrawn)
+            }
             (_, WaitingEnd::Expired) => refuse(WithdrawOutcome::Preempted),
             (OperationStatus::Failed, _) if operation.action == Action::Revoke => refuse(WithdrawOutcome::OperatorsOnly),
             (OperationStatus::InBatch | OperationStatus::Failed, _) if noted == 1 => {
@@ -175,10 +177,11 @@ impl Withdraw {
             };
             tx.emit(&[Effect::publish_request(event, &request)]).await?;
         }
-        let seats = if to_binding.holds_seat() { BTreeMap::new() } else { BTreeMap::from([(operation.target_key.clone(), 1)]) };
-        match seats::release(tx, &seats).await? {
-            Released::All => commit(WithdrawOutcome::Withdrawn),
-            Released::CapacityChanged => rerun(WithdrawOutcome::Preempted),
+        let mut change = seats::Change::default();
+        change.note(&operation.target_key, from_binding, to_binding);
+        match seats::apply(tx, &change).await? {
+            Moved::All => commit(WithdrawOutcome::Withdrawn),
+            Moved::CapacityChanged => rerun(WithdrawOutcome::Preempted),
         }
     }
 

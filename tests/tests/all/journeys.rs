@@ -6,7 +6,7 @@ use adapters::settlement::Progress;
 use local::gitlab::{Fault, PipelinePlan};
 use muster_tests::deadline::until;
 use muster_tests::journey::Journey;
-use muster_tests::{grant, grant_of_file, revoke};
+use muster_tests::{World, grant, grant_of_file, revoke};
 use serde_json::json;
 
 #[tokio::test]
@@ -36,7 +36,7 @@ async fn what_waited_is_merged_as_one_merge_request_and_every_member_is_told() {
     assert!(log.contains(&format!("Muster-Batch: {token}")), "{log}");
     assert_eq!(journey.settle(batch).await, Progress::Ended);
     journey.sweep().await;
-    let merged = journey.relay.events.types().iter().filter(|kind| *kind == "request.merged").count();
+    let merged = journey.relay.outbound.types().iter().filter(|kind| *kind == "request.merged").count();
     assert_eq!(merged, 3);
     journey.world.assert_invariants().await;
 }
@@ -84,16 +84,55 @@ async fn one_bad_member_alone_is_convicted_with_the_evidence() {
 }
 
 #[tokio::test]
-async fn a_content_failure_of_several_is_held_and_convicts_nobody() {
+async fn a_content_failure_of_several_is_bisected_until_one_alone_is_convicted() {
     let journey = Journey::new().await;
-    journey.forge.set_pipeline(PipelinePlan::FailIfPath { substring: "bob".into(), after: Duration::from_millis(50) });
-    let requests = [journey.world.admitted(grant("alice", "db")).await, journey.world.admitted(grant("bob", "db")).await];
-    let batch = journey.claimed().await;
-    journey.settle_until(batch, Progress::Blocked).await;
-    for request in &requests {
-        assert_eq!(journey.status_of(request).await, "IN_BATCH");
+    journey.forge.set_pipeline(PipelinePlan::FailIfPath { substring: "bad".into(), after: Duration::from_millis(20) });
+    journey.world.sql("UPDATE merge_partition SET max_requests = 32", ()).await;
+    let mut requests = Vec::new();
+    for number in 0..32 {
+        let subject = if number == 19 { "bad".to_owned() } else { format!("good-{number}") };
+        requests.push((number == 19, journey.world.admitted(grant(&subject, "db")).await));
     }
-    assert_eq!(journey.round().await["outcome"], "slot_occupied");
+    let mut pipelines = 0;
+    loop {
+        let round = journey.round().await;
+        if round["outcome"] == "nothing_to_claim" {
+            break;
+        }
+        assert_eq!(round["outcome"], "claimed", "{round}");
+        pipelines += 1;
+        assert!(pipelines <= 11, "more than 11 pipelines for one bad request of 32");
+        let batch = serde_json::from_value(round["batch_id"].clone()).expect("a batch id");
+        until("the end of a batch", async || (journey.settle(batch).await != Progress::Waiting).then_some(())).await;
+        journey.world.assert_invariants().await;
+    }
+    for (is_bad, request) in &requests {
+        assert_eq!(journey.status_of(request).await, if *is_bad { "FAILED" } else { "MERGED" });
+    }
+    let asked = journey.relay.outbound.types().iter().filter(|kind| *kind == "start_round").count();
+    assert!(asked >= 4, "a bisection does not wait for the schedule: {asked} follow-up rounds");
+}
+
+#[tokio::test]
+async fn a_merge_after_the_failure_is_taken_back_into_the_books() {
+    let journey = Journey::with_world(World::new().await.with_target("db", "default", Some(1)).await).await;
+    journey.forge.set_pipeline(PipelinePlan::Hang);
+    let request = journey.world.admitted(grant("alice", "db")).await;
+    let batch = journey.claimed().await;
+    journey.forge.close_as(1, "dave").await.expect("closed");
+    journey.settle_until(batch, Progress::Failed).await;
+    assert_eq!(journey.status_of(&request).await, "REJECTED");
+    // The seat is free again and somebody else takes it; then a person reopens the merge request and merges it.
+    let other = journey.world.admitted(grant("bob", "db")).await;
+    journey.forge.reopen_as(1, "dave").await.expect("reopened");
+    assert!(journey.forge.merge_as(1, "dave").await.expect("an answer"), "merged");
+    assert_eq!(journey.settle(batch).await, Progress::Ended);
+    assert_eq!((journey.status_of(&request).await.as_str(), journey.binding_of("alice", "db").await.as_str()), ("MERGED", "ACTIVE"));
+    assert_eq!(journey.status_of(&other).await, "WAITING");
+    let used: u64 = journey.world.scalar("SELECT used FROM target WHERE target_key = 'db'", ()).await;
+    assert_eq!(used, 2, "the seat is retaken above the capacity");
+    let found: u64 = journey.world.count("merge_batch WHERE status = 3 AND late_merged_at IS NOT NULL AND merge_sha IS NOT NULL").await;
+    assert_eq!(found, 1);
     journey.world.assert_invariants().await;
 }
 

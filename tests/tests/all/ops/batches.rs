@@ -32,7 +32,7 @@ fn silent(journey: &Journey) -> Relay<GitLab, Published> {
     let limit = Duration::from_millis(500);
     let options = GitLabOptions { base_url: "http://127.0.0.1:1".into(), token: "t".into(), connect_timeout: limit, call_timeout: limit };
     let forge = GitLab::new(options).expect("a well-formed address");
-    Relay { store: journey.world.store(), forge, events: Published::default() }
+    Relay { store: journey.world.store(), forge, outbound: Published::default() }
 }
 
 #[tokio::test]

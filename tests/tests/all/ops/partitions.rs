@@ -95,7 +95,7 @@ async fn a_project_that_the_forge_does_not_know_is_refused_and_a_silent_forge_is
         call_timeout: Duration::from_millis(500),
     };
     let silent =
-        Relay { store: journey.world.store(), forge: GitLab::new(options).expect("a well-formed address"), events: Published::default() };
+        Relay { store: journey.world.store(), forge: GitLab::new(options).expect("a well-formed address"), outbound: Published::default() };
     let done = order_by(&silent, "set_partition", access()).await;
     assert_eq!((&done["outcome"], &done["after"]["project_id"]), (&json!("done"), &Value::Null), "{done}");
     assert!(done["warnings"][0].as_str().expect("a warning").contains("could not be checked"), "{done}");
