@@ -9,6 +9,7 @@ pub mod journey;
 pub mod lease;
 pub mod probes;
 pub mod proxy;
+pub mod rows;
 pub mod steps;
 pub mod world;
 

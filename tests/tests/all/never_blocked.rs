@@ -165,7 +165,7 @@ async fn by_seats_of_a_counted_target_that_are_given_back_until_the_last_stateme
     let world = World::new().await.with_target("db", "default", Some(1000)).await;
     let batch = claimed(&world, 1).await;
     assert_eq!(world.run(&begin_fail(batch, FailCause::Rejected)).await, SettleOutcome::Settled);
-    let pause = Pause::new("fail", At::Named("seats.release_counted_target"));
+    let pause = Pause::new("fail", At::Named("seats.move_seats_of_counted_target"));
     let store = world.store_probed(pause.clone());
     let running = tokio::spawn(async move { store.run(&fail(batch, "settler-1")).await });
     pause.reached().await;

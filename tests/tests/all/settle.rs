@@ -8,7 +8,6 @@ use shared::transactions::batch_row::SettleOutcome;
 use shared::transactions::claim::ClaimOutcome;
 use shared::transactions::succeed::{ALREADY_APPLIED, Succeed};
 use shared::transactions::unblock::Unblock;
-use shared::transactions::withdraw::WithdrawOutcome;
 
 /// A grant, and a revoke of what was granted before, in one RUNNING batch; the target has ten seats.
 struct Mixed {
@@ -198,72 +197,6 @@ async fn a_content_failure_of_a_batch_of_one_convicts_it_and_keeps_its_seat_and_
 }
 
 #[tokio::test]
-async fn a_content_failure_of_several_convicts_nobody() {
-    let world = World::with_waiting(2).await;
-    let batch = world.claimed("round-1").await;
-    assert_eq!(world.run(&begin_fail(batch, FailCause::Content)).await, SettleOutcome::Settled);
-    let before = world.snapshot().await;
-    let error = world.try_run(&fail(batch, "settler-2")).await.expect_err("only a batch of one convicts");
-    assert!(!error.is_fault() && error.to_string().contains("with 2 members"), "{error}");
-    assert_eq!(world.snapshot().await, before);
-    world.assert_invariants().await;
-}
-
-#[tokio::test]
-async fn a_wish_to_withdraw_wins_over_waiting_again_and_over_a_conviction() {
-    for cause in [FailCause::Infrastructure, FailCause::Content] {
-        let world = World::new().await.with_target("db", "default", Some(10)).await;
-        let wished = world.admitted(grant("alice", "db")).await;
-        let batch = world.claimed("round-1").await;
-        assert_eq!(world.run(&withdraw(&wished)).await, WithdrawOutcome::Noted { status: shared::state::OperationStatus::InBatch });
-        assert_eq!(world.run(&begin_fail(batch, cause)).await, SettleOutcome::Settled);
-        assert_eq!(world.run(&fail(batch, "settler-2")).await, SettleOutcome::Settled);
-        let state = "SELECT CONCAT_WS(' ', o.status, b.status, t.used) FROM operation o, binding b, target t";
-        assert_eq!(world.scalar::<String>(state, ()).await, "6 6 0", "{cause}");
-        assert_eq!(world.count("merge_batch_request").await, 0);
-        assert_eq!(world.count("merge_batch_member WHERE outcome = 5").await, 1);
-        assert_eq!(world.count(&format!("outbox WHERE dedup_key LIKE 'request.withdrawn:{wished}:%'")).await, 1);
-        world.assert_invariants().await;
-    }
-}
-
-#[tokio::test]
-async fn a_persons_rejection_and_a_merge_win_over_a_wish_to_withdraw() {
-    for (cause, state) in [(Some(FailCause::Rejected), "4 4"), (None, "3 2")] {
-        let world = World::with_waiting(1).await;
-        let batch = world.claimed("round-1").await;
-        assert_eq!(
-            world.run(&withdraw(&world.waiting[0])).await,
-            WithdrawOutcome::Noted { status: shared::state::OperationStatus::InBatch }
-        );
-        if let Some(cause) = cause {
-            assert_eq!(world.run(&begin_fail(batch, cause)).await, SettleOutcome::Settled);
-            assert_eq!(world.run(&fail(batch, "settler-2")).await, SettleOutcome::Settled);
-        } else {
-            assert_eq!(world.run(&succeed(batch, "settler-2")).await, SettleOutcome::Settled);
-        }
-        assert_eq!(world.scalar::<String>("SELECT CONCAT_WS(' ', o.status, b.status) FROM operation o, binding b", ()).await, state);
-        world.assert_invariants().await;
-    }
-}
-
-#[tokio::test]
-async fn a_wish_that_comes_while_the_batch_fails_is_not_lost() {
-    let world = World::with_waiting(1).await;
-    let batch = world.claimed("round-1").await;
-    assert_eq!(world.run(&begin_fail(batch, FailCause::Infrastructure)).await, SettleOutcome::Settled);
-    let pause = probes::Pause::new("fail", probes::At::Named("members.requeue_claimed_rows"));
-    let store = world.store_probed(pause.clone());
-    let running = tokio::spawn(async move { store.run(&fail(batch, "settler-2")).await });
-    pause.reached().await;
-    assert_eq!(world.run(&withdraw(&world.waiting[0])).await, WithdrawOutcome::Noted { status: shared::state::OperationStatus::InBatch });
-    pause.release();
-    assert_eq!(running.await.expect("no panic").expect("an outcome"), SettleOutcome::Settled);
-    assert_eq!(world.scalar::<i64>("SELECT status FROM operation", ()).await, 6);
-    world.assert_invariants().await;
-}
-
-#[tokio::test]
 async fn a_blocked_batch_keeps_slot_and_members_until_it_is_unblocked_with_its_attempts_forgiven() {
     let mixed = mixed().await;
     mixed.world.sql("UPDATE merge_batch_request SET infra_attempts = 4", ()).await;
@@ -304,53 +237,4 @@ async fn a_failing_batch_whose_merge_request_merged_after_all_succeeds() {
     assert_eq!(mixed.world.run(&succeed(mixed.batch, "settler-2")).await, SettleOutcome::Settled);
     assert_eq!(mixed.operations().await, ["3 - - ended", "3 - - ended"]);
     mixed.world.assert_invariants().await;
-}
-
-#[tokio::test]
-async fn seats_are_left_alone_where_the_target_is_not_counted() {
-    let world = World::with_waiting(1).await;
-    let batch = world.claimed("round-1").await;
-    assert_eq!(world.run(&begin_fail(batch, FailCause::Rejected)).await, SettleOutcome::Settled);
-    assert_eq!(world.run(&fail(batch, "settler-2")).await, SettleOutcome::Settled);
-    assert_eq!(world.scalar::<String>("SELECT CONCAT_WS(' ', used, version) FROM target", ()).await, "0 1");
-}
-
-#[tokio::test]
-async fn a_capacity_that_is_set_while_a_batch_fails_counts_right() {
-    let world = World::with_waiting(2).await;
-    let batch = world.claimed("round-1").await;
-    assert_eq!(world.run(&begin_fail(batch, FailCause::Rejected)).await, SettleOutcome::Settled);
-    let pause = probes::Pause::new("fail", probes::At::Named("seats.pin_uncounted_target"));
-    let store = world.store_probed(pause.clone());
-    let running = tokio::spawn(async move { store.run(&fail(batch, "settler-2")).await });
-    pause.reached().await;
-    // As set_target does it: the seats that relationships hold by now.
-    world
-        .sql(
-            "UPDATE target SET capacity = 5, used = (SELECT COUNT(*) FROM binding WHERE status IN (1, 2, 3, 5)), version = version + 1",
-            (),
-        )
-        .await;
-    pause.release();
-    assert_eq!(running.await.expect("no panic").expect("an outcome"), SettleOutcome::Settled);
-    assert_eq!(world.scalar::<String>("SELECT CONCAT_WS(' ', capacity, used) FROM target", ()).await, "5 0");
-    world.assert_invariants().await;
-}
-
-#[tokio::test]
-async fn the_third_rejection_of_an_expiry_revoke_makes_the_relationship_failed() {
-    let world = World::with_waiting(1).await;
-    let batch = world.claimed("round-0").await;
-    assert_eq!(world.run(&succeed(batch, "settler-0")).await, SettleOutcome::Settled);
-    for (turn, state) in [(1, "4 2 1"), (2, "4 2 2"), (3, "5 5 3")] {
-        let unit = shared::transactions::admit::Admit { principal: shared::ids::Principal::expiry(), ..admit(revoke("subject-1", "db")) };
-        let outcome = world.run(&unit).await;
-        assert!(matches!(outcome, shared::transactions::admit::AdmitOutcome::Admitted(_)), "{outcome:?}");
-        let batch = world.claimed(&format!("round-{turn}")).await;
-        assert_eq!(world.run(&begin_fail(batch, FailCause::Rejected)).await, SettleOutcome::Settled);
-        assert_eq!(world.run(&fail(batch, &format!("settler-{turn}"))).await, SettleOutcome::Settled);
-        let sql = "SELECT CONCAT_WS(' ', o.status, b.status, b.expiry_rejections) FROM operation o JOIN binding b USING (operation_id)";
-        assert_eq!(world.scalar::<String>(sql, ()).await, state, "rejection {turn}");
-        world.assert_invariants().await;
-    }
 }
