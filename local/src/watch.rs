@@ -160,7 +160,7 @@ fn show_addresses(stack: &Stack, port: u16) {
         "
   the API, through the local cloud:      curl -sS '{api}/status'
   the API, straight to the functions:    curl -sS http://127.0.0.1:{port}/status
-  one function with a sample event:      .muster/venv/bin/cargo-lambda lambda invoke -A 127.0.0.1 -P {port} claim-round --data-file events/claim-round.json
+  one function with a sample event:      .muster/venv/bin/cargo-lambda lambda invoke -A 127.0.0.1 -P {port} claim-round --data-file events/claim-round-dry-run.json
   the forge:                             {forge}
   the database:                          {database}
 ",
