@@ -155,7 +155,7 @@ mod tests {
         let none = table(&[]);
         assert_eq!(AdmitConfig::from(&none).expect_err("nothing is set").problems.len(), 2);
         assert_eq!(WebhookConfig::from(&none).expect_err("nothing is set").problems.len(), 2);
-        assert_eq!(RunnerConfig::from(&none).expect_err("nothing is set").problems.len(), 5);
+        assert_eq!(RunnerConfig::from(&none).expect_err("nothing is set").problems.len(), 6);
         let all = table(&[
             ("DATABASE_URL", "postgres://x"),
             ("STAGE", "staging"),

@@ -9,7 +9,7 @@ use super::branches;
 use super::reply::Reply;
 use super::route::of_project;
 use super::wire::MergeRequest;
-use crate::forge::{ArmAnswer, ForgeError, Mergeability, MrFacts, MrState, ProjectRef};
+use crate::forge::{ArmAnswer, ForgeError, Mergeability, MrFacts, MrState, PipelineState, ProjectRef};
 
 pub(super) async fn arm_or_merge(
     gitlab: &GitLab,
@@ -77,7 +77,20 @@ fn named_sha(text: &str) -> Option<&str> {
 
 async fn read_again(gitlab: &GitLab, project: &ProjectRef, iid: u64, head_sha: &str, reply: &Reply) -> Result<ArmAnswer, ForgeError> {
     let facts = gitlab.facts_of(project, iid).await?;
-    Ok(settled(&facts, project, head_sha).unwrap_or_else(|| ArmAnswer::NotYet { reason: not_yet(&facts, reply) }))
+    Ok(settled(&facts, project, head_sha).unwrap_or_else(|| refused(&facts, reply)))
+}
+
+/// What a refused merge means for a merge request that is open and ours: a pipeline that has ended badly will not
+/// pass by waiting, and a person who runs it again is noticed by the settlement.
+fn refused(facts: &MrFacts, reply: &Reply) -> ArmAnswer {
+    match facts.pipeline {
+        PipelineState::Failed | PipelineState::Canceled | PipelineState::Skipped => {
+            ArmAnswer::Never { reason: format!("its pipeline has ended as {:?}", facts.pipeline) }
+        }
+        PipelineState::Absent | PipelineState::Underway | PipelineState::Passed | PipelineState::Manual => {
+            ArmAnswer::NotYet { reason: not_yet(facts, reply) }
+        }
+    }
 }
 
 fn not_yet(facts: &MrFacts, reply: &Reply) -> String {
@@ -126,7 +139,6 @@ fn settled(facts: &MrFacts, project: &ProjectRef, head_sha: &str) -> Option<ArmA
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::forge::PipelineState;
 
     const HEAD: &str = "1111111111111111111111111111111111111111";
 
