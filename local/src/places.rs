@@ -22,19 +22,23 @@ pub fn muster() -> Result<PathBuf> {
     Ok(folder)
 }
 
-/// Held while one process downloads or prepares something that all share; the kernel frees it when the holder dies.
+/// Held while one process does what only one may do at a time; the kernel frees it when the holder dies.
 #[derive(Debug)]
-pub struct SetupLock(#[allow(dead_code, reason = "held for its lock")] File);
+pub struct Lock(#[allow(dead_code, reason = "held for its lock")] File);
 
 /// Waits until no other process is preparing `.muster`.
 ///
 /// # Errors
 /// If the lock file cannot be opened or locked.
-pub fn lock_setup() -> Result<SetupLock> {
-    let path = muster()?.join("setup.lock");
+pub fn lock_setup() -> Result<Lock> {
+    lock("setup.lock")
+}
+
+fn lock(name: &str) -> Result<Lock> {
+    let path = muster()?.join(name);
     let file = File::create(&path).with_context(|| format!("cannot open the lock {}", path.display()))?;
     file.lock().with_context(|| format!("cannot lock {}", path.display()))?;
-    Ok(SetupLock(file))
+    Ok(Lock(file))
 }
 
 /// A port of 127.0.0.1 that nobody listens on now. Another program may still be faster: its taker must cope with that.
@@ -61,7 +65,8 @@ impl RunFolder {
     pub fn create(purpose: &str) -> Result<Self> {
         let runs = muster()?.join("run");
         fs::create_dir_all(&runs).with_context(|| format!("cannot create the folder {}", runs.display()))?;
-        let _setup = lock_setup()?;
+        // Not the lock of the set-up, which is held for as long as a download takes.
+        let _runs = lock("run.lock")?;
         remove_abandoned(&runs);
         let pid = std::process::id();
         let path = (0..)
