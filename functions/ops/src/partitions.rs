@@ -1,5 +1,7 @@
 //! Partitions: made, changed, paused, resumed, listed.
 
+use std::time::Duration;
+
 use adapters::forge::{Forge, ForgeError, ProjectRef};
 use adapters::outbound::Outbound;
 use adapters::relay::Relay;
@@ -15,6 +17,9 @@ use shared::transactions::set_partition::{PartitionRefusal, SetPartition};
 
 use crate::answer::Answer;
 use crate::fields::Fields;
+
+/// All calls of one preflight together: a hanging forge must not use up the time of the order itself.
+const PREFLIGHT_LIMIT: Duration = Duration::from_secs(20);
 
 pub async fn set<F: Forge, E: Outbound>(relay: &Relay<F, E>, mut fields: Fields) -> Result<Answer, StoreError> {
     let command = fields.command("set_partition");
@@ -88,17 +93,26 @@ enum Preflighted {
 async fn preflight<F: Forge>(forge: &F, settings: &Settings) -> Preflighted {
     // Asked by its path, so that the number is that of the project which is named.
     let project = ProjectRef { path: settings.project.clone(), id: None, target_branch: settings.target_branch.clone() };
-    match forge.preflight(&project).await {
+    let Ok(answer) = tokio::time::timeout(PREFLIGHT_LIMIT, forge.preflight(&project)).await else {
+        return Preflighted::unchecked(&format!("the forge did not answer within {} s", PREFLIGHT_LIMIT.as_secs()));
+    };
+    match answer {
         Ok(found) => Preflighted::Known { project_id: found.project_id, problems: found.problems },
         Err(error @ ForgeError::NotFound { .. }) => {
             Preflighted::Refused { reason: format!("{error}, and that our token's user is a member of the project") }
         }
-        Err(error) => Preflighted::Unknown {
+        Err(error) => Preflighted::unchecked(&error.to_string()),
+    }
+}
+
+impl Preflighted {
+    fn unchecked(why: &str) -> Self {
+        Self::Unknown {
             warning: format!(
-                "the project could not be checked: {error}. The partition does not depend on it, \
+                "the project could not be checked: {why}. The partition does not depend on it, \
                  but whether anything can merge is not known; give set_partition again later"
             ),
-        },
+        }
     }
 }
 

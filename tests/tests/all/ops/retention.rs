@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use adapters::settlement::Progress;
 use muster_tests::journey::Journey;
-use muster_tests::{World, begin_fail, fail, grant, revoke, withdraw};
+use muster_tests::{World, begin_fail, fail, grant, revoke, succeed, withdraw};
 use serde_json::{Value, json};
 use shared::Store;
 use shared::ids::OperationId;
@@ -76,6 +76,29 @@ async fn contents_go_when_their_relationship_is_over_and_not_before() {
     let path: String =
         journey.world.scalar("SELECT CONVERT(path USING utf8mb4) FROM request_path WHERE operation_id = ?", (&taken_back,)).await;
     assert_eq!(path, "access/db/alice.json");
+}
+
+#[tokio::test]
+async fn what_a_grant_created_is_known_until_its_revoke_has_merged() {
+    let world = World::with_waiting(1).await;
+    let granted = world.waiting[0].clone();
+    let batch = world.claimed("token-1").await;
+    let _ = world.run(&succeed(batch, "settler")).await;
+    let store = world.store_in(400 * DAY_S).await;
+    let nothing_goes = async |what: &str| {
+        // Nothing of the batch is to be performed any more, so only the relationship keeps the content.
+        world.sql("UPDATE outbox SET delivered_at = CURRENT_TIMESTAMP(6) WHERE delivered_at IS NULL", ()).await;
+        let purged = store.run(&PurgeContents { after: None, dry_run: false }).await.expect("an outcome");
+        assert_eq!(purged.total(), 0, "{what}");
+        assert_eq!(world.count(&format!("request_path WHERE operation_id = '{granted}'")).await, 1, "{what}");
+    };
+    nothing_goes("ACTIVE").await;
+    world.admitted(revoke("subject-1", "db")).await;
+    nothing_goes("REVOKING").await;
+    let batch = world.claimed("token-2").await;
+    let _ = world.run(&begin_fail(batch, FailCause::Content)).await;
+    let _ = world.run(&fail(batch, "settler")).await;
+    nothing_goes("FAILED").await;
 }
 
 #[tokio::test]
