@@ -17,7 +17,7 @@ use local::progress::{heading, say};
 use local::stack::Stack;
 use local::tools;
 use serde_json::{Value, json};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::process::{Child, Command};
 
 use crate::partition;
@@ -104,7 +104,7 @@ fn start(programs: &std::path::Path, port: u16, environment: &std::path::Path) -
 async fn forward(stack: &Stack, port: u16) -> Result<()> {
     let root = format!("http://127.0.0.1:{port}/2015-03-31/functions");
     let client = reqwest::Client::builder().no_proxy().timeout(COMPILE_LIMIT).build().context("the HTTP client cannot be built")?;
-    while client.get(&root).send().await.is_err() {
+    while TcpStream::connect(("127.0.0.1", port)).await.is_err() {
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
     for name in FUNCTIONS {
