@@ -19,6 +19,11 @@ use crate::proxy::{Cut, Proxy};
 /// Connections of the store that [`World::run`] uses.
 const CONNECTIONS: usize = 4;
 
+/// A state to come back to.
+pub struct Saved {
+    script: String,
+}
+
 /// A database that only this test has, and a store on it.
 pub struct World {
     store: Store,
@@ -196,12 +201,18 @@ impl World {
         .await;
     }
 
-    /// Returns once a transaction on this database waits for a row lock.
+    /// Returns once a transaction on this database waits for a row lock. May be dropped while it looks.
     pub async fn until_somebody_waits_for_a_lock(&self) {
         // Not innodb_trx: it is a cache that is renewed only when nobody has read it for 100 ms.
-        let waiting = "performance_schema.data_lock_waits w \
+        let waiting = "SELECT COUNT(*) FROM performance_schema.data_lock_waits w \
                        JOIN performance_schema.threads t ON t.thread_id = w.requesting_thread_id WHERE t.processlist_db = DATABASE()";
-        until("a wait for a lock", async || (self.count(waiting).await > 0).then_some(())).await;
+        // A session of its own: one whose answer was not awaited can never be used again.
+        let mut session = self.session().await;
+        until("a wait for a lock", async || {
+            let count: Option<u64> = session.query_first(waiting).await.expect("the waits for locks can be read");
+            (count != Some(0)).then_some(())
+        })
+        .await;
     }
 
     /// Every row of every table, as text in the order of the primary keys. Two equal snapshots: nothing changed.
@@ -235,14 +246,42 @@ impl World {
     /// # Panics
     /// Naming each invariant that is broken, and by which rows.
     pub async fn assert_invariants(&self) {
+        // One round trip: tests look after every step.
+        let all: Vec<&str> = INVARIANTS.iter().map(|one| one.sql).collect();
         let mut broken = String::new();
-        for invariant in INVARIANTS {
-            let rows: Vec<(String,)> = self.rows(invariant.sql, ()).await;
-            if !rows.is_empty() {
-                let _ = write!(broken, "\n{}: {}: {rows:?}", invariant.id, invariant.sentence);
+        {
+            let mut conn = self.sql.lock().await;
+            let mut results = conn.query_iter(all.join(";")).await.expect("the invariants are right SQL");
+            for invariant in INVARIANTS {
+                let rows: Vec<String> = results.collect().await.unwrap_or_else(|why| panic!("{}: {why}", invariant.sql));
+                if !rows.is_empty() {
+                    let _ = write!(broken, "\n{}: {}: {rows:?}", invariant.id, invariant.sentence);
+                }
             }
         }
         assert!(broken.is_empty(), "invariants are broken:{broken}\n{}", self.snapshot().await);
+    }
+
+    /// Keeps every row as it is now, for [`Self::restore`].
+    pub async fn save(&self) -> Saved {
+        let mut script = "START TRANSACTION".to_owned();
+        for (table, columns) in self.tables().await {
+            self.sql(&format!("CREATE TEMPORARY TABLE saved_{table} SELECT * FROM {table}"), ()).await;
+            let _ = write!(script, ";DELETE FROM {table};INSERT INTO {table} ({columns}) SELECT {columns} FROM saved_{table}");
+        }
+        Saved { script: script + ";COMMIT" }
+    }
+
+    /// Brings every row back to what it was: one transaction instead of the many that made it.
+    pub async fn restore(&self, saved: &Saved) {
+        self.sql.lock().await.query_drop(&saved.script).await.expect("what was saved fits the tables");
+    }
+
+    /// Every table of ours, with the columns that are not generated.
+    async fn tables(&self) -> Vec<(String, String)> {
+        let sql = "SELECT CONCAT(table_name), GROUP_CONCAT(column_name ORDER BY ordinal_position) FROM information_schema.columns \
+                   WHERE table_schema = DATABASE() AND table_name <> 'refinery_schema_history' AND generation_expression = '' GROUP BY table_name";
+        self.rows(sql, ()).await
     }
 }
 

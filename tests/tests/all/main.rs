@@ -12,6 +12,7 @@ mod http;
 mod http_reads;
 mod http_requests;
 mod http_samples;
+mod interleavings;
 mod journeys;
 mod late_merge;
 mod lost_commit;
