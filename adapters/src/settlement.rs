@@ -7,22 +7,24 @@ use std::time::{Duration, Instant};
 
 use shared::StoreError;
 use shared::decide::render::expected_blobs;
-use shared::decide::settlement::{Asked, Next, OnTarget, Pipeline, Stuck, Theirs, decide};
-use shared::ids::BatchId;
+use shared::decide::settlement::{Asked, MERGED_OTHER_CONTENT, Next, OnTarget, Pipeline, Stuck, Theirs, decide};
+use shared::ids::{BatchId, Principal};
 use shared::read::round::{self, Round};
 use shared::store::Store;
 use shared::transactions::batch_row::SettleOutcome;
 use shared::transactions::block::Block;
+use shared::transactions::command::{Command, REASON_MAX};
 use shared::transactions::deliveries::clip;
 use shared::transactions::fail::Fail;
 use shared::transactions::note_progress::NoteProgress;
+use shared::transactions::pause::{Pause, Rounds};
 use shared::transactions::rearm::Rearm;
 use shared::transactions::reconcile_late_merge::{ReconcileLateMerge, ReconcileLateMergeOutcome};
 use shared::transactions::succeed::Succeed;
 
 use crate::forge::{Carried, Containment, Forge, ForgeError, MrFacts, MrState, PipelineState};
 use crate::outbound::Outbound;
-use crate::relay::{Relay, begin_fail, project_of, signature};
+use crate::relay::{Relay, RelayReport, begin_fail, project_of, signature};
 
 /// Steps in one call: begin to fail, withdraw, fail, and a few lost races between them.
 const STEPS_MAX: u32 = 8;
@@ -65,7 +67,11 @@ pub async fn settle<F: Forge, E: Outbound>(
         let flipped = match act(relay, &round, &observed, next, merge_sha).await? {
             Step::Ended(progress) => return Ok(progress),
             Step::Wait => {
-                wait(relay, &round, &observed, patience, deadline).await?;
+                let done = wait(relay, &round, &observed, patience, deadline).await?;
+                // A withdrawal has just been performed: what it left decides how the failing ends.
+                if round.is_failing() && done.delivered > 0 {
+                    continue;
+                }
                 return Ok(if observed.theirs == Theirs::Unreachable { Progress::Unreachable } else { Progress::Waiting });
             }
             Step::Flipped(progress) => progress,
@@ -219,6 +225,11 @@ async fn act<F: Forge, E: Outbound>(
             (store.run(&Succeed { batch: round.id, by: signature("settlement"), merge_sha, code: None }).await?, Some(Progress::Succeeded))
         }
         Next::Fail => (store.run(&Fail { batch: round.id, by: signature("settlement") }).await?, Some(Progress::Failed)),
+        Next::Block { code: MERGED_OTHER_CONTENT } => {
+            pause(store, round, observed.facts.as_ref()).await?;
+            let code = MERGED_OTHER_CONTENT;
+            (store.run(&Block { batch: round.id, code: code.into(), message: message(code) }).await?, Some(Progress::Blocked))
+        }
         Next::Block { code } => {
             (store.run(&Block { batch: round.id, code: code.into(), message: message(code) }).await?, Some(Progress::Blocked))
         }
@@ -230,6 +241,18 @@ async fn act<F: Forge, E: Outbound>(
         SettleOutcome::Preempted { .. } => Step::Flipped(None),
         SettleOutcome::UnknownBatch => Step::Ended(Progress::UnknownBatch),
     })
+}
+
+/// What was merged is not what was rendered: until somebody has looked into it, nothing more is landed there.
+async fn pause(store: &Store, round: &Round, facts: Option<&MrFacts>) -> Result<(), StoreError> {
+    let reason =
+        format!("batch {} was merged with other content than was rendered: {}", round.id, facts.map_or("", |facts| facts.url.as_str()));
+    tracing::error!(event = "alarm", alarm = "merged_other_content", batch = %round.id, reason);
+    let command = Command::new("pause", Principal::muster(), reason.chars().take(REASON_MAX).collect::<String>(), false);
+    let unit = Pause { partition: round.partition.clone(), rounds: Rounds::Paused { until: None }, command };
+    let paused = store.run(&unit).await?;
+    tracing::info!(event = "partition_paused", partition = %round.partition, outcome = ?paused);
+    Ok(())
 }
 
 /// Brings the members of a failed batch that is on the target branch to MERGED; alarmed, for somebody merged it
@@ -253,7 +276,7 @@ async fn wait<F: Forge, E: Outbound>(
     observed: &Observed,
     patience: Duration,
     deadline: Instant,
-) -> Result<(), StoreError> {
+) -> Result<RelayReport, StoreError> {
     if let Some(facts) = &observed.facts
         && round.may_proceed()
     {
@@ -262,7 +285,7 @@ async fn wait<F: Forge, E: Outbound>(
             let _ = relay.store.run(&Rearm { batch: round.id }).await?;
         }
     }
-    relay.drive_batch(round.id, patience, deadline).await.map(drop)
+    relay.drive_batch(round.id, patience, deadline).await
 }
 
 fn step_of(facts: &MrFacts) -> &'static str {

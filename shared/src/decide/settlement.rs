@@ -5,6 +5,9 @@
 
 use crate::state::{BatchStatus, FailCause};
 
+/// Code of a batch that is on the target branch with other content than was rendered: its partition is paused.
+pub const MERGED_OTHER_CONTENT: &str = "merged_other_content";
+
 /// The batch, as the database tells it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ours {
@@ -160,7 +163,7 @@ fn confirm(verdict: Next, asked: Asked) -> Next {
         Some(OnTarget::OtherContent) => match verdict {
             // Held for a person already.
             Next::AskTarget => Next::Wait,
-            _ => Next::Block { code: "merged_other_content" },
+            _ => Next::Block { code: MERGED_OTHER_CONTENT },
         },
         Some(OnTarget::No) => match verdict {
             Next::AskTarget => Next::Wait,
@@ -194,6 +197,7 @@ fn run(ours: &Ours, theirs: &Theirs, asked: Asked) -> Next {
         },
         Theirs::Merged => match (asked.on_target, ours.overdue) {
             (Some(OnTarget::No), Some(_)) => Next::Block { code: "merged_not_on_target" },
+            (Some(OnTarget::OtherContent), _) => Next::Block { code: MERGED_OTHER_CONTENT },
             _ => Next::AskTarget,
         },
         Theirs::ClosedByPerson => Next::BeginFail { cause: FailCause::Rejected, code: "closed_by_person" },

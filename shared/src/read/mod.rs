@@ -2,6 +2,7 @@
 
 pub mod batches;
 pub mod expiry;
+pub mod failed;
 pub mod ops_show;
 pub mod partitions;
 pub mod requests;

@@ -46,6 +46,11 @@ impl Round {
         self.status == BatchStatus::Running && self.fail_code.is_none()
     }
 
+    /// Has `begin_fail` said why, and `fail` not yet ended it?
+    pub fn is_failing(&self) -> bool {
+        self.status.is_active() && self.fail_code.is_some()
+    }
+
     pub fn ours(&self) -> Ours {
         Ours {
             status: self.status,

@@ -43,9 +43,10 @@ const READ_LIMITS: &str = "/* round.read_limits */ \
     FROM merge_partition WHERE partition_key = ?";
 
 const LIST_OPEN_PARTITIONS: &str = "/* round.list_open_partitions */ \
-    SELECT partition_key FROM merge_partition WHERE closed_at IS NULL ORDER BY partition_key";
+    SELECT p.partition_key FROM merge_partition p WHERE p.closed_at IS NULL OR EXISTS ( \
+        SELECT 1 FROM merge_batch_request r WHERE r.partition_key = p.partition_key AND r.batch_id IS NULL) ORDER BY p.partition_key";
 
-/// Partitions in which rounds may run, by key.
+/// Partitions in which rounds may run, by key: also a closed one with a request that was admitted while it was being closed.
 pub async fn open_partitions(store: &Store) -> Result<Vec<PartitionKey>, StoreError> {
     let rows = store.rows::<(String,)>(LIST_OPEN_PARTITIONS, ()).await?;
     rows.into_iter().map(|(key,)| PartitionKey::parse(key).map_err(|why| StoreError::corrupt(why.to_string()))).collect()

@@ -19,6 +19,7 @@ pub mod reconcile_late_merge;
 pub mod record_command;
 pub mod record_merge_request;
 pub mod record_render;
+pub mod recover;
 pub mod seats;
 pub mod set_partition;
 pub mod set_target;

@@ -49,7 +49,7 @@ impl Guarded for RecordMergeRequest {
     async fn apply(&self, tx: &mut Tx<'_>) -> Result<Decision<RecordMergeRequestOutcome>, StoreError> {
         let Some(row) = lock_gate_of(tx, self.batch).await? else { return refuse(RecordMergeRequestOutcome::UnknownBatch) };
         let columns = (self.iid, &self.url, &self.head_sha, self.batch);
-        if tx.write(STORE_FIRST_MERGE_REQUEST, columns.clone()).await? == 1 {
+        if tx.write(STORE_FIRST_MERGE_REQUEST, columns).await? == 1 {
             tx.emit(&[Effect::on_batch(kind::ARM_MERGE, &row.after_write())]).await?;
             self.mark_delivered(tx).await?;
             return commit(RecordMergeRequestOutcome::Recorded);

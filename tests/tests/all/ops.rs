@@ -18,7 +18,7 @@ async fn order(journey: &Journey, action: &str, fields: Value) -> Value {
     order_by(&journey.relay, action, fields).await
 }
 
-async fn order_by<F: adapters::forge::Forge, E: adapters::queue::EventSink>(
+async fn order_by<F: adapters::forge::Forge, E: adapters::outbound::Outbound>(
     relay: &adapters::relay::Relay<F, E>,
     action: &str,
     fields: Value,
