@@ -26,5 +26,6 @@ mod schema_keys;
 mod settle;
 mod settle_counts;
 mod settle_wishes;
+mod settlement_table;
 mod stale_writes;
 mod withdraw;
