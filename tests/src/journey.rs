@@ -1,6 +1,7 @@
 //! A database, a forge and the real handlers, in one process.
 
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use adapters::forge::gitlab::{GitLab, GitLabOptions};
@@ -22,7 +23,7 @@ const STEP_LIMIT: Duration = Duration::from_secs(60);
 
 /// Keeps what was published.
 #[derive(Default)]
-pub struct Published(Mutex<Vec<(String, Value)>>);
+pub struct Published(Mutex<Vec<(String, Value)>>, AtomicBool);
 
 impl Published {
     /// Types of the events, sorted.
@@ -31,6 +32,11 @@ impl Published {
         let mut types: Vec<String> = events.iter().map(|(_, body)| body["type"].as_str().unwrap_or_default().to_owned()).collect();
         types.sort();
         types
+    }
+
+    /// From now on nothing is taken, or everything again.
+    pub fn refuse(&self, refuses: bool) {
+        self.1.store(refuses, Ordering::SeqCst);
     }
 
     pub fn bodies(&self) -> Vec<Value> {
@@ -47,6 +53,9 @@ impl Outbound for Published {
     }
 
     async fn publish(&self, events: &[(String, String)]) -> Result<Vec<Result<(), String>>, String> {
+        if self.1.load(Ordering::SeqCst) {
+            return Err("the queue is down".into());
+        }
         let mut kept = self.0.lock().expect("no test panics while it holds this");
         kept.extend(events.iter().map(|(id, body)| (id.clone(), serde_json::from_str(body).expect("an event is JSON"))));
         Ok(vec![Ok(()); events.len()])
