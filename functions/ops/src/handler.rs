@@ -9,6 +9,7 @@ mod fields;
 mod looks;
 mod operations;
 mod partitions;
+mod recover;
 mod retention;
 mod targets;
 
@@ -24,7 +25,7 @@ use answer::Answer;
 use fields::Fields;
 
 /// Everything that can be ordered or asked for.
-const ACTIONS: [&str; 13] = [
+const ACTIONS: [&str; 14] = [
     "status",
     "show",
     "list_partitions",
@@ -37,6 +38,7 @@ const ACTIONS: [&str; 13] = [
     "requeue",
     "unblock",
     "withdraw",
+    "recover",
     "purge",
 ];
 
@@ -56,7 +58,7 @@ pub async fn handle<F: Forge, E: Outbound>(relay: &Relay<F, E>, event: Value, st
         Some(other) => return Ok(unknown(&shortened(&other.to_string())).into_value(None)),
         None => return Ok(Answer::malformed(vec![format!("action is missing; {}", known())]).into_value(None)),
     };
-    // Boxed: as one value, the states of thirteen actions nest too deeply for the compiler to lay out.
+    // Boxed: as one value, the states of all actions nest too deeply for the compiler to lay out.
     let answer = Box::pin(act(relay, &action, Fields::new(event), stop_at)).await?;
     tracing::info!(event = "ops", action = shortened(&action), outcome = answer.outcome());
     Ok(answer.into_value(Some(&shortened(&action))))
@@ -76,6 +78,7 @@ async fn act<F: Forge, E: Outbound>(relay: &Relay<F, E>, action: &str, fields: F
         "requeue" => batches::end(relay, fields, batches::REQUEUE, stop_at).await,
         "unblock" => batches::unblock(relay, fields, stop_at).await,
         "withdraw" => operations::withdraw(relay, fields).await,
+        "recover" => recover::recover(relay, fields).await,
         "purge" => retention::purge(relay, fields, stop_at).await,
         other => Ok(unknown(&shortened(other))),
     }

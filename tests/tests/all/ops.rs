@@ -4,6 +4,7 @@ mod batches;
 mod closing;
 mod looks;
 mod partitions;
+mod recovering;
 mod requests;
 mod retention;
 mod targets;
@@ -122,6 +123,7 @@ async fn every_writing_action_lists_all_that_is_wrong_with_its_event() {
         ("requeue", vec!["batch_id"]),
         ("unblock", vec!["batch_id"]),
         ("withdraw", vec!["operation_id"]),
+        ("recover", vec!["operation_id", "to is missing"]),
         ("purge", vec![]),
     ] {
         let mut event = wrong.clone();

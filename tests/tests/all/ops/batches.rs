@@ -28,7 +28,7 @@ async fn statuses(journey: &Journey) -> Vec<i64> {
 }
 
 /// A relay whose forge does not answer.
-fn silent(journey: &Journey) -> Relay<GitLab, Published> {
+pub(super) fn silent(journey: &Journey) -> Relay<GitLab, Published> {
     let limit = Duration::from_millis(500);
     let options = GitLabOptions { base_url: "http://127.0.0.1:1".into(), token: "t".into(), connect_timeout: limit, call_timeout: limit };
     let forge = GitLab::new(options).expect("a well-formed address");
