@@ -52,6 +52,13 @@ pub async fn show_history(stack: &Stack) -> Result<()> {
     Ok(())
 }
 
+/// The addresses, as soon as everything answers.
+pub fn tell_addresses(stack: &Stack) {
+    say(format!("the API:         {}", stack.api));
+    say(format!("the forge:       {}", stack.forge.url));
+    say(format!("the local cloud: {}", stack.cloud.endpoint));
+}
+
 /// Where a person can go on from here.
 pub fn show_addresses(stack: &Stack) -> Result<()> {
     let api = &stack.api;

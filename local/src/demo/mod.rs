@@ -54,6 +54,7 @@ async fn build() -> Result<std::path::PathBuf> {
 }
 
 async fn play(stack: &Stack, stay: bool) -> Result<()> {
+    closing::tell_addresses(stack);
     scenes::play(stack).await?;
     closing::show_history(stack).await?;
     if stay {
