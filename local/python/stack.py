@@ -8,6 +8,7 @@ import concurrent.futures
 import datetime
 import json
 import pathlib
+import platform
 import sys
 import time
 import zipfile
@@ -29,12 +30,15 @@ def deploy(wanted):
     """{"stack", "template": PATH, "functions": FOLDER of NAME/bootstrap, "parameters": {…}} -> {"outputs": {…}}."""
     names = upload_code(pathlib.Path(wanted["functions"]))
     template = transformed(wanted["template"])
+    # The binaries were built here, for this machine.
+    architecture = "arm64" if platform.machine() in ("arm64", "aarch64") else "x86_64"
+    parameters = {"Architecture": architecture} | wanted["parameters"]
     cloudformation = boto3.client("cloudformation")
     delete_stack(cloudformation, wanted["stack"])  # Left by an earlier run on a cloud that outlives its runs.
     cloudformation.create_stack(
         StackName=wanted["stack"],
-        TemplateBody=json.dumps(template),
-        Parameters=[{"ParameterKey": key, "ParameterValue": value} for key, value in wanted["parameters"].items()],
+        TemplateURL=upload_template(template),  # In the call itself CloudFormation takes 51,200 characters.
+        Parameters=[{"ParameterKey": key, "ParameterValue": value} for key, value in parameters.items()],
         Capabilities=["CAPABILITY_IAM", "CAPABILITY_NAMED_IAM"],
     )
     stack = settled_stack(cloudformation, wanted["stack"])
@@ -132,6 +136,12 @@ def upload_code(functions):
 
     with concurrent.futures.ThreadPoolExecutor() as pool:
         return list(pool.map(upload, bootstraps))
+
+
+def upload_template(template):
+    s3 = boto3.client("s3")
+    s3.put_object(Bucket=CODE_BUCKET, Key="template.json", Body=json.dumps(template).encode())
+    return f"{s3.meta.endpoint_url}/{CODE_BUCKET}/template.json"
 
 
 def zipped(bootstrap):

@@ -4,6 +4,7 @@
 
 mod expiry;
 mod orphans;
+mod seen;
 
 use std::time::{Duration, Instant};
 
@@ -56,6 +57,10 @@ pub async fn handle<F: Forge, E: Outbound>(
     if let Err(error) = passes(relay, &mut report, stop_at).await {
         report.problems.push(error.to_string());
     }
+    // Also where time ran out: just then somebody must learn what is late.
+    if let Err(error) = seen::tell(&relay.store).await {
+        report.problems.push(error.to_string());
+    }
     report.cut_short = Instant::now() >= stop_at;
     let summary = serde_json::to_string(&report).unwrap_or_default();
     tracing::info!(event = "sweep", report = summary);
@@ -80,10 +85,14 @@ async fn passes<F: Forge, E: Outbound>(relay: &Relay<F, E>, report: &mut SweepRe
         }
     }
     report.effects.add(relay.drive(Scope::All, stop_at).await?);
-    report.expired_requests = expiry::reject_expired_requests(relay, report, stop_at).await?;
-    report.expiry_revokes = expiry::revoke_expired_bindings(relay, report, stop_at).await?;
-    report.closed_requests = expiry::close_withdrawn_failures(relay, report, stop_at).await?;
-    report.orphans_withdrawn = orphans::withdraw_orphans(relay, report, stop_at).await?;
+    let expired = expiry::reject_expired_requests(relay, report, stop_at).await;
+    report.expired_requests = noted(expired, report)?;
+    let revoked = expiry::revoke_expired_bindings(relay, report, stop_at).await;
+    report.expiry_revokes = noted(revoked, report)?;
+    let closed = expiry::close_withdrawn_failures(relay, report, stop_at).await;
+    report.closed_requests = noted(closed, report)?;
+    let withdrawn = orphans::withdraw_orphans(relay, report, stop_at).await;
+    report.orphans_withdrawn = noted(withdrawn, report)?;
     for _ in 0..PURGES_MAX {
         let purged = if Instant::now() < stop_at { relay.store.run(&Purge).await?.total() } else { 0 };
         report.purged_rows += purged;
@@ -92,4 +101,17 @@ async fn passes<F: Forge, E: Outbound>(relay: &Relay<F, E>, report: &mut SweepRe
         }
     }
     Ok(())
+}
+
+/// A row that contradicts itself is alarmed and reported; it keeps neither the other rows nor the other passes from
+/// being looked at. A database that is away ends the sweep.
+fn noted<T: Default>(result: Result<T, StoreError>, report: &mut SweepReport) -> Result<T, StoreError> {
+    match result {
+        Err(error) if !error.is_fault() => {
+            tracing::error!(event = "alarm", alarm = "corruption", %error);
+            report.problems.push(error.to_string());
+            Ok(T::default())
+        }
+        result => result,
+    }
 }
