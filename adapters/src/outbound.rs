@@ -23,6 +23,9 @@ pub trait Outbound: Send + Sync {
 
     /// Starts a round of one partition and does not wait for it.
     fn start_round(&self, partition: &PartitionKey) -> impl Future<Output = Result<(), String>> + Send;
+
+    /// What is wrong with the way out, in full sentences; nothing is sent. Empty where all is well.
+    fn problems(&self) -> impl Future<Output = Vec<String>> + Send;
 }
 
 /// The queue `events` and the function `claim-round`.
@@ -55,6 +58,10 @@ impl Outbound for Cloud {
             Some(Err(error)) if results.iter().all(Result::is_err) => Err(error.to_string()),
             _ => Ok(results.into_iter().map(|result| result.map_err(|error| error.to_string())).collect()),
         }
+    }
+
+    async fn problems(&self) -> Vec<String> {
+        self.events.problems().await
     }
 
     async fn start_round(&self, partition: &PartitionKey) -> Result<(), String> {

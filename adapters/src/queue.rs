@@ -1,5 +1,7 @@
 //! SQS: the only way in which Muster hands something on without waiting for its reader.
 
+mod examine;
+
 use std::ops::Range;
 use std::time::Duration;
 
@@ -8,7 +10,7 @@ pub use aws_config::SdkConfig;
 use aws_config::timeout::TimeoutConfig;
 use aws_sdk_sqs::Client;
 use aws_sdk_sqs::error::SdkError;
-use aws_sdk_sqs::types::SendMessageBatchRequestEntry;
+use aws_sdk_sqs::types::{QueueAttributeName, SendMessageBatchRequestEntry};
 use tokio::sync::OnceCell;
 
 /// Without a route to SQS (a VPC without an endpoint) a call would otherwise hang until the function is killed.
@@ -94,6 +96,15 @@ impl Queue {
             }
         }
         results
+    }
+
+    /// What is wrong with the queue, as far as its attributes may be read; nothing is sent.
+    pub async fn problems(&self) -> Vec<String> {
+        let call = self.client().await.get_queue_attributes().queue_url(&self.url).attribute_names(QueueAttributeName::All);
+        match call.send().await.map_err(|error| causes(&error)) {
+            Ok(answer) => examine::problems_of(&self.url, answer.attributes()),
+            Err(detail) => vec![format!("the queue {} could not be examined ({detail}), so whether events arrive is not known", self.url)],
+        }
     }
 
     async fn send_one_call(&self, chunk: &[(String, String)]) -> Result<Vec<Result<(), QueueError>>, QueueError> {

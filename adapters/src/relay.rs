@@ -92,7 +92,7 @@ impl<F: Forge, E: Outbound> Relay<F, E> {
             if leased.is_empty() {
                 break;
             }
-            self.perform_all(leased, token, &mut report).await?;
+            self.perform_all(leased, token, deadline, &mut report).await?;
         }
         Ok(report)
     }
@@ -116,20 +116,40 @@ impl<F: Forge, E: Outbound> Relay<F, E> {
         Ok(report)
     }
 
-    async fn perform_all(&self, leased: Vec<Delivery>, token: LeaseToken, report: &mut RelayReport) -> Result<(), StoreError> {
+    async fn perform_all(
+        &self,
+        leased: Vec<Delivery>,
+        token: LeaseToken,
+        deadline: Instant,
+        report: &mut RelayReport,
+    ) -> Result<(), StoreError> {
         let (events, effects): (Vec<_>, Vec<_>) = leased.into_iter().partition(|one| one.kind == kind::PUBLISH);
         for (delivery, performed) in publish::publish(&self.outbound, events).await {
             self.record(&delivery, token, performed, report).await?;
         }
         for delivery in effects {
-            let performed = match Box::pin(self.perform(&delivery, token)).await {
-                Ok(performed) => performed,
-                Err(EffectError::Store(error)) => return Err(error),
-                Err(EffectError::Forge(error)) => self.after_forge_error(&delivery, error).await?,
+            // A slow forge must not keep the rest leased to a caller whose time is over.
+            let performed = if Instant::now() >= deadline {
+                Performed::Later { delay_s: Some(0), why: "the time of the invocation was over".into() }
+            } else {
+                self.performed(&delivery, token).await?
             };
             self.record(&delivery, token, performed, report).await?;
         }
         Ok(())
+    }
+
+    /// What became of one effect, whatever it met. Only a database that is away stops the others.
+    async fn performed(&self, delivery: &Delivery, token: LeaseToken) -> Result<Performed, StoreError> {
+        match Box::pin(self.perform(delivery, token)).await {
+            Ok(performed) => Ok(performed),
+            Err(EffectError::Forge(error)) => self.after_forge_error(delivery, error).await,
+            Err(EffectError::Store(error)) if error.is_fault() => Err(error),
+            Err(EffectError::Store(error)) => {
+                tracing::error!(event = "alarm", alarm = "corruption", effect = %delivery.key, %error);
+                Ok(Performed::Later { delay_s: None, why: error.to_string() })
+            }
+        }
     }
 
     async fn perform(&self, delivery: &Delivery, token: LeaseToken) -> Effected {

@@ -195,7 +195,8 @@ async fn ask_target<F: Forge, E: Outbound>(
 /// What the batch would have left on the target branch; `None` where it was never rendered.
 pub async fn carried(store: &Store, round: &Round, facts: Option<&MrFacts>) -> Result<Option<Carried>, StoreError> {
     let Some(start_sha) = round.start_sha.clone() else { return Ok(None) };
-    let members = round::contents(store, round.id).await?;
+    let members =
+        if round.status.is_active() { round::contents(store, round.id).await? } else { round::kept_contents(store, round.id).await? };
     let from_forge = facts.into_iter().flat_map(|facts| [facts.merge_commit_sha.clone(), facts.squash_commit_sha.clone()]).flatten();
     Ok(Some(Carried {
         token_hex: round.token.hex(),

@@ -14,7 +14,7 @@ use shared::transactions::admit::{Admit, AdmitOutcome};
 use shared::transactions::close_failed::{CloseFailed, CloseFailedOutcome};
 use shared::transactions::withdraw::{WaitingEnd, Withdraw, WithdrawOutcome};
 
-use super::SweepReport;
+use super::{SweepReport, noted};
 
 /// Rows of one pass; the next sweep takes the rest.
 const ROWS_MAX: u32 = 200;
@@ -22,7 +22,7 @@ const ROWS_MAX: u32 = 200;
 /// Rejects grants that expired while they waited: code `expired`.
 pub(super) async fn reject_expired_requests<F: Forge, E: Outbound>(
     relay: &Relay<F, E>,
-    _report: &SweepReport,
+    report: &mut SweepReport,
     stop_at: Instant,
 ) -> Result<u32, StoreError> {
     let mut rejected = 0;
@@ -31,7 +31,7 @@ pub(super) async fn reject_expired_requests<F: Forge, E: Outbound>(
             break;
         }
         let unit = Withdraw { operation, actor: Principal::expiry(), ending: WaitingEnd::Expired };
-        if relay.store.run(&unit).await? == WithdrawOutcome::Withdrawn {
+        if noted(relay.store.run(&unit).await.map(Some), report)? == Some(WithdrawOutcome::Withdrawn) {
             rejected += 1;
         }
     }
@@ -57,7 +57,8 @@ pub(super) async fn revoke_expired_bindings<F: Forge, E: Outbound>(
             request: Request::expiry_revoke(binding.subject.clone(), binding.target.clone()),
             strict_targets: true,
         };
-        match relay.store.run(&unit).await? {
+        let Some(outcome) = noted(relay.store.run(&unit).await.map(Some), report)? else { continue };
+        match outcome {
             AdmitOutcome::Admitted(_) => admitted += 1,
             // Somebody revoked it first, or another sweep did.
             AdmitOutcome::Replayed(_) | AdmitOutcome::BindingHeld { .. } | AdmitOutcome::Preempted | AdmitOutcome::WinnerGone => {}
@@ -86,9 +87,13 @@ pub(super) async fn close_withdrawn_failures<F: Forge, E: Outbound>(
         if Instant::now() >= stop_at {
             break;
         }
-        let Some(batch) = batch else { return Err(StoreError::corrupt(format!("the FAILED request {operation} was never in a batch"))) };
-        let Some(round) = round::round(&relay.store, batch).await? else {
-            return Err(StoreError::corrupt(format!("the batch {batch} of the FAILED request {operation} does not exist")));
+        let Some(batch) = batch else {
+            report.problems.push(format!("the FAILED request {operation} was never in a batch; run the audit"));
+            continue;
+        };
+        let Some(round) = noted(round::round(&relay.store, batch).await, report)? else {
+            report.problems.push(format!("the batch {batch} of the FAILED request {operation} does not exist; run the audit"));
+            continue;
         };
         if let Some(carried) = carried(&relay.store, &round, None).await? {
             match relay.forge.target_contains(&project_of(&round), &carried).await {
@@ -109,7 +114,8 @@ pub(super) async fn close_withdrawn_failures<F: Forge, E: Outbound>(
                 }
             }
         }
-        if relay.store.run(&CloseFailed { operation, actor: Principal::muster() }).await? == CloseFailedOutcome::Closed {
+        let unit = CloseFailed { operation, actor: Principal::muster() };
+        if noted(relay.store.run(&unit).await.map(Some), report)? == Some(CloseFailedOutcome::Closed) {
             closed += 1;
         }
     }

@@ -150,19 +150,42 @@ pub async fn active_batches(store: &Store) -> Result<Vec<BatchId>, StoreError> {
 }
 
 /// The change of every member that was not expelled, in the order of the round.
+///
+/// # Errors
+/// Corruption where the content of one is gone: an active batch needs all of them.
 pub async fn contents(store: &Store, batch: BatchId) -> Result<Vec<(OperationId, Vec<FileChange>)>, StoreError> {
+    let (all, gone) = read_contents(store, batch).await?;
+    match gone {
+        None => Ok(all),
+        Some(id) => Err(StoreError::corrupt(format!("the content of request {id} in batch {batch} is gone"))),
+    }
+}
+
+/// The same, as far as it is kept: of a settled batch some may have been purged.
+pub async fn kept_contents(store: &Store, batch: BatchId) -> Result<Vec<(OperationId, Vec<FileChange>)>, StoreError> {
+    Ok(read_contents(store, batch).await?.0)
+}
+
+type Contents = Vec<(OperationId, Vec<FileChange>)>;
+
+/// What is kept, and one request whose content is not.
+async fn read_contents(store: &Store, batch: BatchId) -> Result<(Contents, Option<String>), StoreError> {
     let ids: Vec<String> = store.rows::<(String,)>(LIST_MEMBERS_NOT_EXPELLED, (batch,)).await?.into_iter().map(|(id,)| id).collect();
     let mut all = Vec::with_capacity(ids.len());
+    let mut gone = None;
     for chunk in ids.chunks(CONTENT_CHUNK) {
         let mut read: std::collections::BTreeMap<String, String> =
             store.rows::<(String, String)>(READ_CONTENTS, (json!(chunk).to_string(),)).await?.into_iter().collect();
         for id in chunk {
-            let content = read.remove(id).ok_or_else(|| StoreError::corrupt(format!("the content of request {id} is gone")))?;
+            let Some(content) = read.remove(id) else {
+                gone = Some(id.clone());
+                continue;
+            };
             let files = serde_json::from_str(&content).map_err(|why| StoreError::corrupt(format!("content of request {id}: {why}")))?;
             all.push((OperationId::parse(id.clone()).map_err(|why| StoreError::corrupt(why.to_string()))?, files));
         }
     }
-    Ok(all)
+    Ok((all, gone))
 }
 
 /// Time until the batch's next undelivered effect is due; `None` where it has none.
