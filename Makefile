@@ -8,11 +8,11 @@ export PATH := $(PATH):$(CURDIR)/.muster/venv/bin
 # More words for the test runner: make test ARGS='admission_is_idempotent'
 ARGS ?=
 
-.PHONY: help run demo watch test clean
+.PHONY: help run demo watch test check-template sizes clean
 .DEFAULT_GOAL := help
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 run: ## Start everything, land sample requests in a real repository, stay up until Ctrl-C
 	@$(MUSTER) run
@@ -28,6 +28,15 @@ test: ## Run all tests against a real MySQL (DATABASE_URL is used if set)
 	@$(MUSTER) tools nextest
 	@$(MUSTER) with-mysql -- cargo nextest run --workspace --no-tests=fail $(ARGS)
 	@if grep -rqsE '^\s*//[/!] ```(rust)?$$' --include='*.rs' shared adapters functions local; then cargo test --quiet --workspace --doc; fi
+
+check-template: ## Check template.yaml offline: cfn-lint, SAM, what SAM makes of it, checkov
+	@$(MUSTER) tools stack lint
+	@.muster/venv/bin/python local/python/check_template.py
+
+# Some minutes on two cores, so it is no part of .ci/run; `make demo` builds and deploys the same functions there.
+sizes: ## Build all functions for release with `sam build`, and print the sizes of their binaries
+	@$(MUSTER) tools stack lint lambda
+	@.muster/venv/bin/python local/python/check_template.py build
 
 clean: ## Remove what was built, fetched and left behind
 	@rm -rf .muster .aws-sam
