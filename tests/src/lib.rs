@@ -4,6 +4,7 @@
 //! Panics are the errors of a test: each says what was expected and what was there.
 
 pub mod commands;
+pub mod course;
 pub mod deadline;
 pub mod journey;
 pub mod lease;

@@ -192,3 +192,50 @@ impl Probe for Count {
         Box::pin(async { Ok(()) })
     }
 }
+
+/// Looks at the locks that the only unit of a database holds, each time that it gets on.
+pub struct Footprint {
+    session: tokio::sync::Mutex<Conn>,
+    seen: Mutex<Vec<Lock>>,
+}
+
+/// One kind of lock, as `performance_schema.data_locks` names it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Lock {
+    pub table: String,
+    /// `None` for the table's own intention lock.
+    pub index: Option<String>,
+    pub mode: String,
+}
+
+impl Footprint {
+    pub fn new(session: Conn) -> Arc<Self> {
+        Arc::new(Self { session: tokio::sync::Mutex::new(session), seen: Mutex::default() })
+    }
+
+    /// The kinds of locks, in the order in which they were first seen.
+    pub fn seen(&self) -> Vec<Lock> {
+        self.seen.lock().expect("no holder panics").clone()
+    }
+}
+
+impl Probe for Footprint {
+    fn reached<'a>(&'a self, point: Point<'a>) -> Reached<'a> {
+        Box::pin(async move {
+            if matches!(point, Point::AfterCommit { .. }) {
+                return Ok(());
+            }
+            let held = "SELECT object_name, index_name, lock_mode FROM performance_schema.data_locks WHERE object_schema = DATABASE() \
+                        ORDER BY lock_type = 'RECORD', object_name, index_name, lock_mode";
+            let rows: Vec<(String, Option<String>, String)> = self.session.lock().await.query(held).await.expect("the locks can be read");
+            let mut seen = self.seen.lock().expect("no holder panics");
+            for (table, index, mode) in rows {
+                let lock = Lock { table, index, mode };
+                if !seen.contains(&lock) {
+                    seen.push(lock);
+                }
+            }
+            Ok(())
+        })
+    }
+}

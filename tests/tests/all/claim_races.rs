@@ -249,3 +249,12 @@ async fn a_claim_does_not_wait_for_an_admission_in_its_course() {
     assert_eq!(members.len(), 1);
     world.assert_invariants().await;
 }
+
+#[tokio::test]
+async fn a_row_whose_request_has_ended_by_hand_is_not_claimed() {
+    let world = World::with_waiting(2).await;
+    world.sql("UPDATE operation SET status = 4, settled_at = CURRENT_TIMESTAMP(6) WHERE operation_id = ?", (&world.waiting[1],)).await;
+    let before = world.snapshot().await;
+    assert_eq!(world.run(&claim("round-1")).await, ClaimOutcome::Preempted);
+    assert_eq!(world.snapshot().await, before);
+}

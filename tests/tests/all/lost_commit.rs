@@ -82,6 +82,18 @@ async fn a_claim_finds_its_own_batch() {
 }
 
 #[tokio::test]
+async fn a_claim_finds_its_own_batch_although_its_partition_was_paused_meanwhile() {
+    let world = World::with_waiting(1).await;
+    let pausing = "UPDATE merge_partition SET pause_reason = 'freeze', pause_by = 'operator'";
+    // The gate that is waited for is that of the run after the lost COMMIT.
+    let meddler = probes::Meddle::new("claim", probes::At::Named("claim.lock_gate"), world.session().await, pausing);
+    let (store, _proxy) = world.store_behind_with(Cut::AfterServer, 1, |options| options.probe = Some(meddler.clone())).await;
+    let outcome = store.run(&claim("round-1")).await.expect("an outcome");
+    assert!(matches!(&outcome, ClaimOutcome::AlreadyClaimed { members, .. } if *members == world.waiting), "{outcome:?}");
+    assert_eq!(meddler.met(), 1);
+}
+
+#[tokio::test]
 async fn a_settlement_that_merges_was_its_own() {
     for cut in CUTS {
         let world = World::with_waiting(2).await;

@@ -9,6 +9,7 @@ mod claim;
 mod claim_races;
 mod deliveries;
 mod event_samples;
+mod footprints;
 mod http;
 mod http_reads;
 mod http_requests;

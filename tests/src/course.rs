@@ -1,0 +1,153 @@
+//! Every command, with the state in which it has the most to do.
+
+use std::future::Future;
+use std::pin::Pin;
+
+use shared::ids::{BatchId, ClaimToken, OperationId};
+use shared::state::FailCause;
+use shared::transactions::batch_row::SettleOutcome;
+use shared::transactions::begin_fail::BeginFail;
+use shared::transactions::claim::Claim;
+use shared::transactions::reconcile_late_merge::ReconcileLateMerge;
+use shared::transactions::record_render::{Expelled, RecordRender};
+use shared::transactions::unblock::Unblock;
+use shared::{Guarded, Store, StoreError};
+
+use crate::commands::{admit, begin_fail, block, claim, fail, grant, record_merge_request, record_render, succeed, withdraw};
+use crate::deadline::within;
+use crate::world::World;
+
+/// Two members in a batch, one request that waits, ten seats.
+pub struct State {
+    pub world: World,
+    pub batch: BatchId,
+    pub member: OperationId,
+    waiting: OperationId,
+}
+
+/// A command on its way.
+pub type Running = Pin<Box<dyn Future<Output = Result<(), StoreError>> + Send>>;
+
+/// Every command that may meet another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Command {
+    Admit,
+    Claim,
+    RecordRender,
+    RecordMergeRequest,
+    Succeed,
+    BeginFail,
+    FailRequeueing,
+    FailRejecting,
+    FailHalving,
+    Block,
+    Unblock,
+    WithdrawMember,
+    WithdrawWaiting,
+    LateMerge,
+}
+
+impl Command {
+    pub const ALL: [Self; 14] = [
+        Self::Admit,
+        Self::Claim,
+        Self::RecordRender,
+        Self::RecordMergeRequest,
+        Self::Succeed,
+        Self::BeginFail,
+        Self::FailRequeueing,
+        Self::FailRejecting,
+        Self::FailHalving,
+        Self::Block,
+        Self::Unblock,
+        Self::WithdrawMember,
+        Self::WithdrawWaiting,
+        Self::LateMerge,
+    ];
+
+    /// Those that another is met by. A `fail` is one command, whatever the batch fails for.
+    pub const OTHERS: [Self; 12] = [
+        Self::Admit,
+        Self::Claim,
+        Self::RecordRender,
+        Self::RecordMergeRequest,
+        Self::Succeed,
+        Self::BeginFail,
+        Self::FailRequeueing,
+        Self::Block,
+        Self::Unblock,
+        Self::WithdrawMember,
+        Self::WithdrawWaiting,
+        Self::LateMerge,
+    ];
+
+    /// The state in which the command has the most to do.
+    pub async fn prepare(self) -> State {
+        let world = World::new().await.with_target("db", "default", Some(10)).await;
+        let member = world.admitted(grant("alice", "db")).await;
+        world.admitted(grant("bob", "db")).await;
+        let batch = world.claimed("round-1").await;
+        let waiting = world.admitted(grant("carol", "db")).await;
+        let cause = match self {
+            Self::FailRequeueing | Self::LateMerge | Self::Claim => Some(FailCause::Infrastructure),
+            Self::FailRejecting => Some(FailCause::Rejected),
+            Self::FailHalving => Some(FailCause::Content),
+            _ => None,
+        };
+        if let Some(cause) = cause {
+            assert_eq!(world.run(&begin_fail(batch, cause)).await, SettleOutcome::Settled);
+        }
+        match self {
+            Self::LateMerge | Self::Claim => assert_eq!(world.run(&fail(batch, "earlier")).await, SettleOutcome::Settled),
+            Self::Unblock => assert_eq!(world.run(&block(batch)).await, SettleOutcome::Settled),
+            _ => {}
+        }
+        State { world, batch, member, waiting }
+    }
+
+    pub fn unit_name(self) -> &'static str {
+        match self {
+            Self::Admit => "admit",
+            Self::Claim => "claim",
+            Self::RecordRender => "record_render",
+            Self::RecordMergeRequest => "record_merge_request",
+            Self::Succeed => "succeed",
+            Self::BeginFail => "begin_fail",
+            Self::FailRequeueing | Self::FailRejecting | Self::FailHalving => "fail",
+            Self::Block => "block",
+            Self::Unblock => "unblock",
+            Self::WithdrawMember | Self::WithdrawWaiting => "withdraw",
+            Self::LateMerge => "reconcile_late_merge",
+        }
+    }
+
+    /// The command as it runs against this state, named after who runs it.
+    pub fn run(self, store: Store, state: &State, by: &'static str) -> Running {
+        let batch = state.batch;
+        match self {
+            Self::Admit => spawned(store, admit(grant("dave", "db"))),
+            Self::Claim => spawned(store, Claim { token: ClaimToken::random(), ..claim("") }),
+            Self::RecordRender => {
+                let expelled = Expelled { operation: state.member.clone(), code: "base_mismatch", reason: "changed".to_owned() };
+                spawned(store, RecordRender { by: by.to_owned(), expelled: vec![expelled], ..record_render(batch) })
+            }
+            Self::RecordMergeRequest => spawned(store, record_merge_request(batch, 7)),
+            Self::Succeed => spawned(store, succeed(batch, by)),
+            Self::BeginFail => spawned(store, BeginFail { by: by.to_owned(), ..begin_fail(batch, FailCause::Infrastructure) }),
+            Self::FailRequeueing | Self::FailRejecting | Self::FailHalving => spawned(store, fail(batch, by)),
+            Self::Block => spawned(store, block(batch)),
+            Self::Unblock => spawned(store, Unblock { batch }),
+            Self::WithdrawMember => spawned(store, withdraw(&state.member)),
+            Self::WithdrawWaiting => spawned(store, withdraw(&state.waiting)),
+            Self::LateMerge => spawned(store, ReconcileLateMerge { batch, by: by.to_owned(), merge_sha: "b".repeat(40) }),
+        }
+    }
+}
+
+fn spawned<G: Guarded + Send + 'static>(store: Store, unit: G) -> Running
+where
+    G::Outcome: 'static,
+{
+    let running = tokio::spawn(async move { store.run(&unit).await.map(drop) });
+    Box::pin(async move { within(G::NAME, running).await.expect("no panic") })
+}
