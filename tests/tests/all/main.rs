@@ -31,4 +31,5 @@ mod settle_counts;
 mod settle_wishes;
 mod settlement_table;
 mod stale_writes;
+mod template;
 mod withdraw;
