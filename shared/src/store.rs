@@ -1,5 +1,7 @@
 //! Connections, plain reads, and the one runner of guarded transactions.
 
+mod snapshot;
+
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};

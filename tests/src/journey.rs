@@ -52,6 +52,10 @@ impl Outbound for Published {
         Ok(())
     }
 
+    async fn problems(&self) -> Vec<String> {
+        Vec::new()
+    }
+
     async fn publish(&self, events: &[(String, String)]) -> Result<Vec<Result<(), String>>, String> {
         if self.1.load(Ordering::SeqCst) {
             return Err("the queue is down".into());

@@ -17,7 +17,8 @@ pub(super) fn problems_of(url: &str, attributes: Option<&HashMap<Name, String>>)
         problems.push(format!("the queue {url} has no dead-letter queue, so a message that its reader cannot take blocks it or is lost"));
     }
     if let Some(seconds) = number(Name::VisibilityTimeout).filter(|seconds| *seconds < VISIBILITY_MIN_S) {
-        problems.push(format!("the queue {url} hands a message out again after {seconds} s; give its readers at least {VISIBILITY_MIN_S} s"));
+        problems
+            .push(format!("the queue {url} hands a message out again after {seconds} s; give its readers at least {VISIBILITY_MIN_S} s"));
     }
     if let Some(seconds) = number(Name::MessageRetentionPeriod).filter(|seconds| *seconds < RETENTION_MIN_S) {
         problems.push(format!("the queue {url} forgets a message after {seconds} s; keep it for at least {RETENTION_MIN_S} s"));

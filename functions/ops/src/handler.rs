@@ -4,14 +4,18 @@
 //! A refusal is an answer; an error means that the database could not be asked, or contradicts itself.
 
 mod answer;
+mod audit;
 mod batches;
+mod doctor;
 mod fields;
 mod looks;
 mod operations;
 mod partitions;
+mod plan;
 mod recover;
 mod retention;
 mod targets;
+mod why;
 
 use std::time::Instant;
 
@@ -25,9 +29,12 @@ use answer::Answer;
 use fields::Fields;
 
 /// Everything that can be ordered or asked for.
-const ACTIONS: [&str; 14] = [
+const ACTIONS: [&str; 18] = [
     "status",
     "show",
+    "why",
+    "plan",
+    "doctor",
     "list_partitions",
     "list_targets",
     "set_partition",
@@ -39,6 +46,7 @@ const ACTIONS: [&str; 14] = [
     "unblock",
     "withdraw",
     "recover",
+    "audit",
     "purge",
 ];
 
@@ -68,6 +76,9 @@ async fn act<F: Forge, E: Outbound>(relay: &Relay<F, E>, action: &str, fields: F
     match action {
         "status" => looks::status(relay, fields).await,
         "show" => looks::show(relay, fields).await,
+        "why" => why::why(relay, fields).await,
+        "plan" => plan::show(relay, fields).await,
+        "doctor" => doctor::examine(relay, fields).await,
         "list_partitions" => partitions::list(relay, fields).await,
         "list_targets" => targets::list(relay, fields).await,
         "set_partition" => partitions::set(relay, fields).await,
@@ -79,6 +90,7 @@ async fn act<F: Forge, E: Outbound>(relay: &Relay<F, E>, action: &str, fields: F
         "unblock" => batches::unblock(relay, fields, stop_at).await,
         "withdraw" => operations::withdraw(relay, fields).await,
         "recover" => recover::recover(relay, fields).await,
+        "audit" => audit::audit(relay, fields).await,
         "purge" => retention::purge(relay, fields, stop_at).await,
         other => Ok(unknown(&shortened(other))),
     }

@@ -1,7 +1,10 @@
 //! The actions of operators, through the real handler.
 
+mod auditing;
 mod batches;
 mod closing;
+mod doctoring;
+mod explaining;
 mod looks;
 mod partitions;
 mod recovering;
@@ -124,6 +127,7 @@ async fn every_writing_action_lists_all_that_is_wrong_with_its_event() {
         ("unblock", vec!["batch_id"]),
         ("withdraw", vec!["operation_id"]),
         ("recover", vec!["operation_id", "to is missing"]),
+        ("audit", vec![]),
         ("purge", vec![]),
     ] {
         let mut event = wrong.clone();
