@@ -7,14 +7,16 @@ mod authentic;
 mod event;
 mod hint;
 
-use adapters::config::{Secret, WebhookConfig};
+use adapters::config::WebhookConfig;
 use adapters::problem::{PROBLEM_JSON, Problem, ProblemType};
 use adapters::queue::Queue;
 use lambda_http::http::header::{ALLOW, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
 use lambda_http::http::{Method, Response, StatusCode};
 use lambda_http::{Body, Request};
 use serde_json::json;
+use time::OffsetDateTime;
 
+pub use authentic::Secrets;
 use event::{Event, Ignored};
 use hint::Hint;
 
@@ -27,15 +29,17 @@ const RETRY_OUTAGE_S: u32 = 5;
 
 /// What a delivery is checked against, and where hints go.
 pub struct WebhookState {
-    /// One secret, or the old and the new one while they are rotated.
-    pub tokens: Vec<Secret>,
+    /// One, or the old and the new one while they are rotated.
+    pub secrets: Secrets,
     /// `mr-status`.
     pub queue: Queue,
 }
 
 impl WebhookState {
-    pub fn new(config: WebhookConfig) -> Self {
-        Self { tokens: config.tokens, queue: Queue::connect(config.mr_status_queue_url) }
+    /// # Errors
+    /// A sentence naming the secret's variable, where a signing secret is malformed.
+    pub fn new(config: WebhookConfig) -> Result<Self, String> {
+        Ok(Self { secrets: Secrets::new(config.tokens)?, queue: Queue::connect(config.mr_status_queue_url) })
     }
 }
 
@@ -55,10 +59,11 @@ async fn receive(state: &WebhookState, request: &Request) -> Result<Response<Bod
     if request.method() != Method::POST {
         return Err(METHOD_NOT_ALLOWED.because("the webhook takes POST, as GitLab sends it").with("allow", "POST"));
     }
-    if !authentic::bears_a_token(request.headers(), &state.tokens) {
+    let now = OffsetDateTime::now_utc().unix_timestamp();
+    if !state.secrets.vouch_for(request.headers(), request.body().as_ref(), now) {
         return Err(NOT_AUTHENTIC.because(
-            "nothing was done, because the header X-Gitlab-Token does not hold the secret of this webhook; \
-             set the same secret token in GitLab's webhook and in Muster's WEBHOOK_TOKEN",
+            "nothing was done, because neither X-Gitlab-Token holds the secret of this webhook nor is the delivery signed with it \
+             within the last five minutes; set the same secret in GitLab's webhook and in Muster's WEBHOOK_TOKEN, and look at the clock",
         ));
     }
     let event = match Event::read(request.body().as_ref()) {
@@ -127,7 +132,7 @@ mod tests {
             .endpoint_url(format!("http://{refused}"))
             .build();
         let queue = Queue::with_config(format!("http://{refused}/000000000000/mr-status"), &config);
-        WebhookState { tokens: vec![Secret::new("local-webhook-token")], queue }
+        WebhookState { secrets: Secrets::new(vec![adapters::config::Secret::new("local-webhook-token")]).unwrap(), queue }
     }
 
     async fn status_of(event: &str, change: impl FnOnce(&mut Request)) -> (u16, String) {
@@ -156,5 +161,50 @@ mod tests {
         }
         let get = |request: &mut Request| *request.method_mut() = Method::GET;
         assert_eq!(status_of(MERGE_REQUEST, get).await.0, 405);
+    }
+
+    const SIGNING_KEY: &[u8; 32] = b"01234567890123456789012345678901";
+    const SIGNING_SECRET: &str = "whsec_MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE=";
+
+    /// Signs a delivery as GitLab 19.1 does, so many seconds ago.
+    fn sign(request: &mut Request, ago_s: i64) {
+        use base64::Engine;
+        use hmac::{KeyInit, Mac};
+        let timestamp = (OffsetDateTime::now_utc().unix_timestamp() - ago_s).to_string();
+        let mut mac = hmac::Hmac::<sha2::Sha256>::new_from_slice(SIGNING_KEY).unwrap();
+        mac.update(format!("delivery-1.{timestamp}.").as_bytes());
+        mac.update(request.body().as_ref());
+        let signature = format!("v1,{}", base64::prelude::BASE64_STANDARD.encode(mac.finalize().into_bytes()));
+        let headers = request.headers_mut();
+        headers.remove("x-gitlab-token");
+        for (name, value) in [("webhook-id", "delivery-1".to_owned()), ("webhook-timestamp", timestamp), ("webhook-signature", signature)] {
+            headers.insert(name, HeaderValue::from_str(&value).unwrap());
+        }
+    }
+
+    async fn signed_status(change: impl FnOnce(&mut Request)) -> u16 {
+        let secrets = Secrets::new([SIGNING_SECRET, "an-old-token"].map(adapters::config::Secret::new).to_vec()).unwrap();
+        let state = WebhookState { secrets, ..state() };
+        let mut request = lambda_http::request::from_str(MERGE_REQUEST).unwrap();
+        change(&mut request);
+        handle(&state, request).await.unwrap().status().as_u16()
+    }
+
+    #[tokio::test]
+    async fn a_signed_delivery_is_accepted_without_a_token_and_never_when_it_was_changed_or_recorded() {
+        assert_eq!(signed_status(|request| sign(request, 0)).await, 503, "it was meant for the queue");
+        assert_eq!(signed_status(|request| sign(request, 290)).await, 503);
+        assert_eq!(signed_status(|request| sign(request, 400)).await, 401, "somebody plays it again");
+        let tampered = |request: &mut Request| {
+            sign(request, 0);
+            let text = String::from_utf8(request.body().as_ref().to_vec()).unwrap();
+            *request.body_mut() = Body::Text(text + " ");
+        };
+        assert_eq!(signed_status(tampered).await, 401);
+        assert_eq!(signed_status(|_| ()).await, 401, "the token of the sample is none of the secrets");
+        let leaked = |request: &mut Request| drop(request.headers_mut().insert("x-gitlab-token", HeaderValue::from_static(SIGNING_SECRET)));
+        assert_eq!(signed_status(leaked).await, 401, "a signing secret is never sent");
+        let old = |request: &mut Request| drop(request.headers_mut().insert("x-gitlab-token", HeaderValue::from_static("an-old-token")));
+        assert_eq!(signed_status(old).await, 503, "the token holds while it is replaced");
     }
 }
