@@ -10,6 +10,7 @@ mod claim_races;
 mod deliveries;
 mod event_samples;
 mod footprints;
+mod grants;
 mod http;
 mod http_reads;
 mod http_requests;
