@@ -65,6 +65,7 @@ CREATE TABLE merge_batch (
   created_at     DATETIME(6) NOT NULL DEFAULT CURRENT_TIMESTAMP(6),
   updated_at     DATETIME(6) NOT NULL DEFAULT CURRENT_TIMESTAMP(6),
   progress_at    DATETIME(6) NOT NULL DEFAULT CURRENT_TIMESTAMP(6) COMMENT 'moves only on a new step or pipeline status',
+  runs_since     DATETIME(6) NOT NULL DEFAULT CURRENT_TIMESTAMP(6) COMMENT 'claimed or unblocked: the limits count from here',
   settled_at     DATETIME(6) NULL,
   settled_by     VARCHAR(255) CHARACTER SET ascii COLLATE ascii_bin NULL,
   late_merged_at DATETIME(6) NULL,

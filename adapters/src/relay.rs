@@ -26,12 +26,11 @@ use crate::outbound::Outbound;
 
 /// Effects leased at once: few enough that their calls end well within the lease.
 const LEASED_AT_ONCE: u32 = 20;
-/// Passes over one scope; each may cause the effects of the next.
-const PASSES_MAX: u32 = 40;
 /// An effect that is asked again after at most this long.
 const BACK_OFF_MAX_S: u32 = 60;
-/// A forge answer that no waiting helps is tried this often before a person is asked.
-const HOPELESS_ATTEMPTS: u32 = 3;
+/// After so many attempts, of whatever outcome, a forge answer that no waiting helps is a person's to look at. Some of
+/// the attempts before it met a forge that was not ready yet.
+const HOPELESS_ATTEMPTS: u32 = 8;
 /// An effect that only ever meets faults is given up with an alarm after this many attempts (about a day).
 const FAULTY_ATTEMPTS: u32 = 1_500;
 
@@ -83,10 +82,8 @@ impl<F: Forge, E: Outbound> Relay<F, E> {
     /// Only where the database could not be asked; leased rows are then free again when their lease runs out.
     pub async fn drive(&self, scope: Scope, deadline: Instant) -> Result<RelayReport, StoreError> {
         let mut report = RelayReport::default();
-        for _ in 0..PASSES_MAX {
-            if Instant::now() >= deadline {
-                break;
-            }
+        // Each pass may cause the effects of the next. None is leased twice in one call, for a postponed one is due later.
+        while Instant::now() < deadline {
             let token = LeaseToken::random();
             let leased = self.store.run(&LeaseDeliveries { scope: scope.clone(), limit: LEASED_AT_ONCE, token }).await?;
             if leased.is_empty() {
@@ -144,7 +141,8 @@ impl<F: Forge, E: Outbound> Relay<F, E> {
         match Box::pin(self.perform(delivery, token)).await {
             Ok(performed) => Ok(performed),
             Err(EffectError::Forge(error)) => self.after_forge_error(delivery, error).await,
-            Err(EffectError::Store(error)) if error.is_fault() => Err(error),
+            Err(EffectError::Store(error)) if error.is_outage() => Err(error),
+            Err(EffectError::Store(error)) if error.is_fault() => Ok(Performed::Later { delay_s: None, why: error.to_string() }),
             Err(EffectError::Store(error)) => {
                 tracing::error!(event = "alarm", alarm = "corruption", effect = %delivery.key, %error);
                 Ok(Performed::Later { delay_s: None, why: error.to_string() })

@@ -10,6 +10,7 @@ use shared::decide::render::expected_blobs;
 use shared::decide::settlement::{Asked, MERGED_OTHER_CONTENT, Next, OnTarget, Pipeline, Stuck, Theirs, decide};
 use shared::ids::{BatchId, Principal};
 use shared::read::round::{self, Round};
+use shared::state::BatchStatus;
 use shared::store::Store;
 use shared::transactions::batch_row::SettleOutcome;
 use shared::transactions::block::Block;
@@ -18,7 +19,7 @@ use shared::transactions::deliveries::clip;
 use shared::transactions::fail::Fail;
 use shared::transactions::note_progress::NoteProgress;
 use shared::transactions::pause::{Pause, Rounds};
-use shared::transactions::rearm::Rearm;
+use shared::transactions::rearm::{Anew, Rearm};
 use shared::transactions::reconcile_late_merge::{ReconcileLateMerge, ReconcileLateMergeOutcome};
 use shared::transactions::succeed::Succeed;
 
@@ -282,11 +283,24 @@ async fn wait<F: Forge, E: Outbound>(
         && round.may_proceed()
     {
         let _ = relay.store.run(&NoteProgress { batch: round.id, step: step_of(facts) }).await?;
-        if facts.state == MrState::Opened && !facts.armed && round.mr_iid.is_some() {
-            let _ = relay.store.run(&Rearm { batch: round.id }).await?;
-        }
+    }
+    // What was performed once and does not hold any more is performed anew; one that is pending is left to itself.
+    if let Some(facts) = observed.facts.as_ref().filter(|facts| facts.state == MrState::Opened)
+        && let Some(effect) = anew(round, facts)
+    {
+        let _ = relay.store.run(&Rearm { batch: round.id, effect }).await?;
     }
     relay.drive_batch(round.id, patience, deadline).await
+}
+
+/// What an open merge request lacks, by the state of its batch.
+fn anew(round: &Round, facts: &MrFacts) -> Option<Anew> {
+    match round.status {
+        _ if round.is_failing() => Some(Anew::Withdraw { iid: facts.iid }),
+        BatchStatus::Running if !facts.armed && round.mr_iid.is_some() => Some(Anew::Arm),
+        BatchStatus::Blocked if facts.armed => Some(Anew::Disarm),
+        BatchStatus::Running | BatchStatus::Blocked | BatchStatus::Succeeded | BatchStatus::Failed => None,
+    }
 }
 
 fn step_of(facts: &MrFacts) -> &'static str {

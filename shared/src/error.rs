@@ -54,6 +54,11 @@ impl StoreError {
         Self::Corrupt(what.into())
     }
 
+    /// Is the database itself away, so that nothing else can work now either?
+    pub fn is_outage(&self) -> bool {
+        matches!(self, Self::Unreachable(_) | Self::CommitUnknown(_))
+    }
+
     /// Would the same command help if it were tried again later?
     pub fn is_fault(&self) -> bool {
         !matches!(self, Self::Refused { .. } | Self::Corrupt(_))

@@ -14,7 +14,8 @@ impl Moment {
     pub fn parse(text: &str) -> Result<Self, String> {
         let moment = OffsetDateTime::parse(text, &Rfc3339)
             .map_err(|why| format!("{text:?} is not an RFC 3339 date and time with an offset, such as 2027-01-31T09:00:00Z ({why})"))?
-            .to_offset(UtcOffset::UTC);
+            .checked_to_offset(UtcOffset::UTC)
+            .ok_or_else(|| format!("{text:?} lies outside the years 1970 to 9999"))?;
         if !(1970..=9999).contains(&moment.year()) {
             return Err(format!("{text:?} lies outside the years 1970 to 9999"));
         }
@@ -56,7 +57,15 @@ mod tests {
         let moment = Moment::parse("2027-01-31T23:59:59.9999999+09:00").expect("valid");
         assert_eq!(moment.to_sql(), "2027-01-31 14:59:59.999999");
         assert_eq!(moment.to_rfc3339(), "2027-01-31T14:59:59.999999Z");
-        for bad in ["", "2027-01-31", "2027-01-31T09:00:00", "2027-13-01T00:00:00Z", "1969-12-31T00:00:00Z", "tomorrow"] {
+        for bad in [
+            "",
+            "2027-01-31",
+            "2027-01-31T09:00:00",
+            "2027-13-01T00:00:00Z",
+            "1969-12-31T00:00:00Z",
+            "9999-12-31T23:59:59-01:00",
+            "tomorrow",
+        ] {
             assert!(Moment::parse(bad).is_err(), "{bad}");
         }
     }

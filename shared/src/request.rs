@@ -15,6 +15,8 @@ use crate::state::Action;
 pub const BODY_BYTES_MAX: usize = 256 * 1024;
 /// Highest priority; each step moves a request five minutes ahead, so overtaking is bounded at 45 minutes.
 pub const PRIORITY_MAX: u8 = 9;
+/// Files of one request: what a round reads and asks the forge for grows with them.
+pub const FILES_MAX: usize = 50;
 /// Longest `approval_ref`, in characters.
 const APPROVAL_REF_MAX: usize = 255;
 
@@ -184,6 +186,10 @@ fn keep<T>(problems: &mut Vec<String>, value: Result<T, String>) -> Option<T> {
 }
 
 fn check_files(problems: &mut Vec<String>, files: Vec<BodyFile>) -> Vec<FileChange> {
+    if files.len() > FILES_MAX {
+        problems.push(format!("change.files names {} files and a request takes {FILES_MAX}; split it into several requests", files.len()));
+        return Vec::new();
+    }
     if files.is_empty() {
         problems.push("change.files is empty; leave change out, or name at least one file".into());
     }

@@ -27,6 +27,14 @@ pub fn trailer(token: ClaimToken) -> String {
     format!("Muster-Batch: {}", token.hex())
 }
 
+/// How rendering came out.
+enum Start {
+    Rendered(String, Members, Rendered),
+    Preempted,
+    /// Nobody was left, or the batch is gone.
+    Ended,
+}
+
 type Members = Vec<(OperationId, Vec<FileChange>)>;
 
 impl<F: Forge, E: Outbound> Relay<F, E> {
@@ -35,7 +43,12 @@ impl<F: Forge, E: Outbound> Relay<F, E> {
             return Ok(Performed::Done);
         }
         let project = project_of(&round);
-        let Some((start_sha, members, rendered)) = self.rendered(&round, &project).await? else { return Ok(Performed::Done) };
+        let (start_sha, members, rendered) = match self.rendered(&round, &project).await? {
+            Start::Rendered(start_sha, members, rendered) => (start_sha, members, rendered),
+            Start::Ended => return Ok(Performed::Done),
+            // Whoever was first may have died since: this row stays until a merge request is recorded.
+            Start::Preempted => return Ok(Performed::Later { delay_s: None, why: "another runner rendered it first".into() }),
+        };
         if rendered.files.is_empty() {
             let unit = Succeed { batch: round.id, by: signature("render"), merge_sha: None, code: Some(ALREADY_APPLIED) };
             let _ = self.store.run(&unit).await?;
@@ -70,8 +83,8 @@ impl<F: Forge, E: Outbound> Relay<F, E> {
         }
     }
 
-    /// The round on the commit it starts from, which is stored first. `None`: somebody else went on with it.
-    async fn rendered(&self, round: &Round, project: &ProjectRef) -> Result<Option<(String, Members, Rendered)>, EffectError> {
+    /// The round on the commit it starts from, which is stored first.
+    async fn rendered(&self, round: &Round, project: &ProjectRef) -> Result<Start, EffectError> {
         let mut members = round::contents(&self.store, round.id).await?;
         let (start_sha, base) = match &round.start_sha {
             Some(start_sha) => (start_sha.clone(), self.base(project, start_sha, &members).await?),
@@ -82,7 +95,8 @@ impl<F: Forge, E: Outbound> Relay<F, E> {
                 let unit = RecordRender { batch: round.id, by: signature("render"), start_sha: head.clone(), expelled };
                 match self.store.run(&unit).await? {
                     RecordRenderOutcome::Recorded { .. } => {}
-                    RecordRenderOutcome::Emptied | RecordRenderOutcome::Preempted | RecordRenderOutcome::UnknownBatch => return Ok(None),
+                    RecordRenderOutcome::Preempted => return Ok(Start::Preempted),
+                    RecordRenderOutcome::Emptied | RecordRenderOutcome::UnknownBatch => return Ok(Start::Ended),
                 }
                 members.retain(|(operation, _)| unit.expelled.iter().all(|gone| gone.operation != *operation));
                 (head, base)
@@ -90,7 +104,7 @@ impl<F: Forge, E: Outbound> Relay<F, E> {
         };
         // What is left was rendered when the start was stored; prefixes that changed since do not matter to it.
         let rendered = render(&members, &base, &[String::new()]);
-        Ok(Some((start_sha, members, rendered)))
+        Ok(Start::Rendered(start_sha, members, rendered))
     }
 
     async fn base(&self, project: &ProjectRef, commit: &str, members: &Members) -> Result<BTreeMap<String, BaseFile>, ForgeError> {

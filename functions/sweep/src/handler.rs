@@ -19,6 +19,8 @@ use shared::read::round::active_batches;
 use shared::transactions::deliveries::Scope;
 use shared::transactions::purge::Purge;
 
+/// Share of a sweep's time for the active batches.
+const SETTLING_SHARE: f64 = 0.67;
 /// Clean-up transactions in one sweep; the next one goes on.
 const PURGES_MAX: u32 = 20;
 
@@ -70,12 +72,19 @@ pub async fn handle<F: Forge, E: Outbound>(
 /// Ends early only where the database is gone, for then no other pass can work either.
 async fn passes<F: Forge, E: Outbound>(relay: &Relay<F, E>, report: &mut SweepReport, stop_at: Instant) -> Result<(), StoreError> {
     // What has ended is settled first; only what is left can be overdue. No batch is waited for: others are next.
-    for batch in active_batches(&relay.store).await? {
-        if Instant::now() >= stop_at {
-            return Ok(());
+    // They begin anywhere and get two thirds of the time, so that neither those in front nor all together keep the rest
+    // of the sweep from being done.
+    let mut batches = active_batches(&relay.store).await?;
+    let begin = rand::random_range(0..batches.len().max(1));
+    batches.rotate_left(begin);
+    let settle_until = Instant::now() + stop_at.saturating_duration_since(Instant::now()).mul_f64(SETTLING_SHARE);
+    for batch in batches {
+        if Instant::now() >= settle_until {
+            report.problems.push("not every active batch could be looked at in time; the next sweep begins elsewhere".into());
+            break;
         }
         report.batches.looked_at += 1;
-        match settle(relay, batch, Duration::ZERO, stop_at).await {
+        match settle(relay, batch, Duration::ZERO, settle_until).await {
             Ok(Progress::Succeeded) => report.batches.succeeded += 1,
             Ok(Progress::Failed) => report.batches.failed += 1,
             Ok(Progress::Blocked) => report.batches.blocked += 1,
@@ -103,12 +112,14 @@ async fn passes<F: Forge, E: Outbound>(relay: &Relay<F, E>, report: &mut SweepRe
     Ok(())
 }
 
-/// A row that contradicts itself is alarmed and reported; it keeps neither the other rows nor the other passes from
+/// A row that contradicts itself, or is held by somebody for too long, is reported; it keeps neither the other rows nor the other passes from
 /// being looked at. A database that is away ends the sweep.
 fn noted<T: Default>(result: Result<T, StoreError>, report: &mut SweepReport) -> Result<T, StoreError> {
     match result {
-        Err(error) if !error.is_fault() => {
-            tracing::error!(event = "alarm", alarm = "corruption", %error);
+        Err(error) if !error.is_outage() => {
+            if !error.is_fault() {
+                tracing::error!(event = "alarm", alarm = "corruption", %error);
+            }
             report.problems.push(error.to_string());
             Ok(T::default())
         }

@@ -23,6 +23,9 @@ pub struct Suspect {
     pub peer_limit: u64,
 }
 
+/// Files of one round: the forge is asked for a hundred at a time, within the time of one invocation.
+const FILES_MAX: usize = 2_000;
+
 /// Limits of one claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ClaimLimits {
@@ -60,7 +63,7 @@ fn take(candidates: &[Candidate], paths: &BTreeMap<OperationId, Vec<String>>, li
     let peer_limit = candidates.iter().filter(|one| is_wanted(one)).filter_map(|one| one.suspect).map(|suspect| suspect.peer_limit).min();
     let max_requests = limits.max_requests.min(peer_limit.map_or(usize::MAX, |limit| limit as usize));
     let mut taken: Vec<Candidate> = Vec::new();
-    let mut bytes = 0_u64;
+    let (mut bytes, mut files) = (0_u64, 0);
     let mut reserved = PathSet::default();
     for candidate in candidates {
         if taken.len() >= max_requests {
@@ -75,10 +78,11 @@ fn take(candidates: &[Candidate], paths: &BTreeMap<OperationId, Vec<String>>, li
             continue;
         }
         let total = bytes.saturating_add(candidate.bytes);
-        if !taken.is_empty() && total > limits.max_bytes {
+        if !taken.is_empty() && (total > limits.max_bytes || files + touched.len() > FILES_MAX) {
             break;
         }
         bytes = total;
+        files += touched.len();
         taken.push(candidate.clone());
     }
     taken

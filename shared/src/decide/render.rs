@@ -48,7 +48,8 @@ pub fn render(members: &[(OperationId, Vec<FileChange>)], base: &BTreeMap<String
 
 fn misfit(file: &FileChange, base: Option<&BaseFile>, allowed_prefixes: &[String]) -> Option<(&'static str, String)> {
     let path = &file.path;
-    if !paths::is_allowed(path, allowed_prefixes) {
+    // A deletion was allowed when it was asked for, or undoes a grant: access must stay revocable.
+    if file.content.is_some() && !paths::is_allowed(path, allowed_prefixes) {
         return Some(("path_not_allowed", format!("{path:?} lies outside the prefixes that the partition allows by now")));
     }
     match (&file.base, base) {

@@ -64,9 +64,9 @@ impl Round {
 
 const READ_BATCH: &str = "/* round.read_batch */ \
     SELECT b.partition_key, b.claim_token, b.status, b.fail_code, b.mr_iid, b.mr_url, b.start_sha, b.head_sha, b.step, \
-           CASE WHEN b.mr_iid IS NULL AND b.created_at < CURRENT_TIMESTAMP(6) - INTERVAL p.not_started_s SECOND THEN 1 \
+           CASE WHEN b.mr_iid IS NULL AND b.runs_since < CURRENT_TIMESTAMP(6) - INTERVAL p.not_started_s SECOND THEN 1 \
                 WHEN b.progress_at < CURRENT_TIMESTAMP(6) - INTERVAL p.no_progress_s SECOND THEN 2 \
-                WHEN b.created_at < CURRENT_TIMESTAMP(6) - INTERVAL p.total_s SECOND THEN 3 ELSE 0 END \
+                WHEN b.runs_since < CURRENT_TIMESTAMP(6) - INTERVAL p.total_s SECOND THEN 3 ELSE 0 END \
     FROM merge_batch b JOIN merge_partition p ON p.partition_key = b.partition_key WHERE b.id = ?";
 
 const READ_PROJECT: &str = "/* round.read_project */ \

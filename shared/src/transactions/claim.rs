@@ -122,12 +122,12 @@ impl Guarded for Claim {
             Inserted::Duplicate(_) => return refuse(self.mine_or_occupied(tx).await?),
         };
         let limits = ClaimLimits { max_requests: max_requests.min(self.max_requests.map_or(u64::MAX, u64::from)) as usize, max_bytes };
-        let Chosen { members, suspect_of } = self.choose_waiting(tx, batch, limits).await?;
+        let early = Early { min_requests, max_wait_s, binds: self.trigger != Trigger::Manual };
+        let Chosen { members, suspect_of } = self.choose_waiting(tx, batch, limits, early).await?;
         if members.is_empty() {
             return refuse(ClaimOutcome::NothingToClaim); // Gives the slot back too.
         }
-        let is_early = (members.len() as u64) < min_requests && members.iter().all(|one| one.waited_s < max_wait_s);
-        if self.trigger != Trigger::Manual && suspect_of.is_none() && is_early {
+        if suspect_of.is_none() && early.is(&members) {
             return refuse(ClaimOutcome::HeldBack);
         }
         let mut causing = CausingBatch { id: batch, partition: self.partition.clone(), token: self.token, version: 1 };
@@ -148,6 +148,21 @@ impl Guarded for Claim {
 
     fn outcome_name(outcome: &ClaimOutcome) -> &'static str {
         outcome.name()
+    }
+}
+
+/// When a round of fresh requests would rather wait for more of them.
+#[derive(Debug, Clone, Copy)]
+struct Early {
+    min_requests: u64,
+    max_wait_s: i64,
+    /// Not for a person who starts a round by hand.
+    binds: bool,
+}
+
+impl Early {
+    fn is(self, members: &[Candidate]) -> bool {
+        self.binds && (members.len() as u64) < self.min_requests && members.iter().all(|one| one.waited_s < self.max_wait_s)
     }
 }
 
@@ -184,7 +199,7 @@ impl Claim {
         Ok(holder.map_or(ClaimOutcome::Contended, |(id,)| ClaimOutcome::SlotOccupied { batch: BatchId(id) }))
     }
 
-    async fn choose_waiting(&self, tx: &mut Tx<'_>, batch: BatchId, limits: ClaimLimits) -> Result<Chosen, StoreError> {
+    async fn choose_waiting(&self, tx: &mut Tx<'_>, batch: BatchId, limits: ClaimLimits, early: Early) -> Result<Chosen, StoreError> {
         let window = (limits.max_requests * WINDOW_FACTOR).min(WINDOW_MAX);
         let rows = tx.rows::<WaitingColumns>(READ_OLDEST_WAITING, (&self.partition, window as u64)).await?;
         let candidates = candidates_from(rows)?;
@@ -194,7 +209,12 @@ impl Claim {
             add_paths(&mut paths, tx.rows(READ_PATHS_OF_WAITING, (ids,)).await?)?;
         }
         let last_was_suspects = tx.first::<(i64,)>(READ_LAST_WAS_SUSPECTS, (&self.partition, batch)).await? == Some((1,));
-        Ok(choose(&candidates, &paths, limits, last_was_suspects))
+        let chosen = choose(&candidates, &paths, limits, last_was_suspects);
+        if chosen.suspect_of.is_none() && early.is(&chosen.members) {
+            // Those whose turn it is would be held back; a bisection does not wait for them.
+            return Ok(choose(&candidates, &paths, limits, false));
+        }
+        Ok(chosen)
     }
 
     /// `false`: a row was claimed or withdrawn since it was read.

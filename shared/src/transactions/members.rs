@@ -4,12 +4,15 @@
 //! each binding still in the state that this application brought it to.
 //! Locks, in house order: waiting rows, operations, bindings, histories, outbox, targets.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Value, json};
 
 use crate::error::StoreError;
 use crate::ids::{BatchId, OperationId, Principal};
 use crate::outbox::{CausingBatch, Effect, PublishedRequest, request_event};
 use crate::state::{Action, BindingStatus, MemberOutcome, OperationStatus};
+use crate::transactions::deliveries::clip;
 use crate::transactions::seats;
 use crate::tx::Tx;
 
@@ -41,6 +44,7 @@ pub struct MemberEnd {
     /// A requeued member that is under suspicion waits with so many peers at most; `None`: no blame.
     pub peer_limit: Option<u64>,
     pub code: Option<String>,
+    /// Cut to what a message column holds.
     pub evidence: Option<String>,
 }
 
@@ -166,6 +170,9 @@ fn count_expiry_rejections(mut end: MemberEnd) -> MemberEnd {
 
 /// Ends the given members' claims. `batch` is the batch after its own guarded write.
 pub async fn end(tx: &mut Tx<'_>, batch: &CausingBatch, actor: &str, ends: Vec<MemberEnd>) -> Result<Ended, StoreError> {
+    // What was expelled was never in the commit, and its membership says so whatever becomes of the request.
+    let expelled: BTreeSet<OperationId> =
+        ends.iter().filter(|end| end.outcome == MemberOutcome::Expelled).map(|end| end.member.operation.clone()).collect();
     let mut ends: Vec<MemberEnd> = ends.into_iter().map(count_expiry_rejections).collect();
     if leave_rows(tx, batch.id, &ends).await? == Ended::Preempted {
         return Ok(Ended::Preempted);
@@ -175,7 +182,8 @@ pub async fn end(tx: &mut Tx<'_>, batch: &CausingBatch, actor: &str, ends: Vec<M
     for chunk in ends.chunks(CHUNK) {
         let rows = json_rows(chunk, |end| {
             let (to, _) = transition(end.member.action, end.outcome);
-            Some(json!({ "o": end.member.operation, "v": end.member.version, "s": to.code(), "c": end.code, "m": end.evidence }))
+            let message = end.evidence.as_deref().map(clip);
+            Some(json!({ "o": end.member.operation, "v": end.member.version, "s": to.code(), "c": end.code, "m": message }))
         });
         if tx.write(MOVE_BATCHED_OPERATIONS, (rows, batch.id)).await? != chunk.len() as u64 {
             return Ok(Ended::Preempted);
@@ -183,7 +191,10 @@ pub async fn end(tx: &mut Tx<'_>, batch: &CausingBatch, actor: &str, ends: Vec<M
     }
     move_bindings(tx, batch, actor, &ends).await?;
     for chunk in ends.chunks(CHUNK) {
-        let rows = json_rows(chunk, |end| Some(json!({ "o": end.member.operation, "x": end.outcome.code(), "m": end.evidence })));
+        let rows = json_rows(chunk, |end| {
+            let outcome = if expelled.contains(&end.member.operation) { MemberOutcome::Expelled } else { end.outcome };
+            Some(json!({ "o": end.member.operation, "x": outcome.code(), "m": end.evidence.as_deref().map(clip) }))
+        });
         tx.write_exactly(chunk.len(), RECORD_OPEN_OUTCOMES, (rows, batch.id)).await?;
     }
     tx.emit(&events(batch, &ends)).await?;

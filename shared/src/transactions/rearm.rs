@@ -1,6 +1,7 @@
-//! Has the merge of a running batch armed anew, where the forge has dropped auto-merge.
+//! Has an effect of an active batch performed anew, where the forge shows that it does not hold any more: auto-merge
+//! was dropped, was set again on a held batch, or a merge request of a failing one is open after all.
 //!
-//! Guard: the batch is RUNNING, not failing, has a merge request, and no arming is pending.
+//! Guard: the batch is in the state that wants this effect, and none of its kind is pending.
 //! Refusal: `NotNeeded`. Locks: gate, batch, outbox.
 
 use crate::error::StoreError;
@@ -9,9 +10,21 @@ use crate::outbox::{Effect, kind};
 use crate::transactions::batch_row::lock_gate_of;
 use crate::tx::{Decision, Guarded, Tx, commit, refuse};
 
+/// Which effect, and so which state of the batch it belongs to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Anew {
+    /// RUNNING and not failing.
+    Arm,
+    /// BLOCKED and not failing.
+    Disarm,
+    /// Failing.
+    Withdraw { iid: u64 },
+}
+
 #[derive(Debug, Clone)]
 pub struct Rearm {
     pub batch: BatchId,
+    pub effect: Anew,
 }
 
 #[must_use]
@@ -21,26 +34,42 @@ pub enum RearmOutcome {
     NotNeeded,
 }
 
-const READ_PENDING_ARMING: &str = "/* rearm.read_pending_arming */ \
+const READ_PENDING_EFFECT: &str = "/* rearm.read_pending_effect */ \
     SELECT 1 FROM outbox FORCE INDEX (idx_batch) \
-    WHERE batch_id = ? AND kind = 'arm_merge' AND delivered_at IS NULL AND given_up_at IS NULL LIMIT 1";
+    WHERE batch_id = ? AND kind = ? AND delivered_at IS NULL AND given_up_at IS NULL LIMIT 1";
 
 const RAISE_RUNNING_BATCH: &str = "/* rearm.raise_running_opened_batch */ \
     UPDATE merge_batch SET updated_at = CURRENT_TIMESTAMP(6), version = version + 1 \
     WHERE id = ? AND status = 1 AND fail_code IS NULL AND mr_iid IS NOT NULL";
+
+const RAISE_BLOCKED_BATCH: &str = "/* rearm.raise_blocked_opened_batch */ \
+    UPDATE merge_batch SET updated_at = CURRENT_TIMESTAMP(6), version = version + 1 \
+    WHERE id = ? AND status = 4 AND fail_code IS NULL AND mr_iid IS NOT NULL";
+
+const RAISE_FAILING_BATCH: &str = "/* rearm.raise_failing_batch */ \
+    UPDATE merge_batch SET updated_at = CURRENT_TIMESTAMP(6), version = version + 1 \
+    WHERE id = ? AND status IN (1, 4) AND fail_code IS NOT NULL";
 
 impl Guarded for Rearm {
     const NAME: &'static str = "rearm";
     type Outcome = RearmOutcome;
 
     async fn apply(&self, tx: &mut Tx<'_>) -> Result<Decision<RearmOutcome>, StoreError> {
+        let (effect, raise) = match self.effect {
+            Anew::Arm => (kind::ARM_MERGE, RAISE_RUNNING_BATCH),
+            Anew::Disarm => (kind::DISARM_MERGE, RAISE_BLOCKED_BATCH),
+            Anew::Withdraw { .. } => (kind::WITHDRAW_MERGE_REQUEST, RAISE_FAILING_BATCH),
+        };
         let Some(row) = lock_gate_of(tx, self.batch).await? else { return refuse(RearmOutcome::NotNeeded) };
-        if tx.first::<(i64,)>(READ_PENDING_ARMING, (self.batch,)).await?.is_some()
-            || tx.write(RAISE_RUNNING_BATCH, (self.batch,)).await? == 0
-        {
+        if tx.first::<(i64,)>(READ_PENDING_EFFECT, (self.batch, effect)).await?.is_some() || tx.write(raise, (self.batch,)).await? == 0 {
             return refuse(RearmOutcome::NotNeeded);
         }
-        tx.emit(&[Effect::on_batch(kind::ARM_MERGE, &row.after_write())]).await?;
+        let batch = row.after_write();
+        tx.emit(&[match self.effect {
+            Anew::Arm | Anew::Disarm => Effect::on_batch(effect, &batch),
+            Anew::Withdraw { iid } => Effect::withdraw_merge_request(&batch, Some(iid)),
+        }])
+        .await?;
         commit(RearmOutcome::Rearmed)
     }
 

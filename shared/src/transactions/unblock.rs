@@ -16,7 +16,7 @@ pub struct Unblock {
 
 const UNBLOCK_BLOCKED_BATCH: &str = "/* unblock.run_blocked_unfailing_batch */ \
     UPDATE merge_batch SET status = 1, code = NULL, message = NULL, step = 'unblocked', \
-        updated_at = CURRENT_TIMESTAMP(6), progress_at = CURRENT_TIMESTAMP(6), version = version + 1 \
+        updated_at = CURRENT_TIMESTAMP(6), progress_at = CURRENT_TIMESTAMP(6), runs_since = CURRENT_TIMESTAMP(6), version = version + 1 \
     WHERE id = ? AND status = 4 AND fail_code IS NULL";
 
 const READ_CLAIMED_ROWS: &str = "/* unblock.read_claimed_rows */ SELECT id FROM merge_batch_request WHERE batch_id = ? ORDER BY id";

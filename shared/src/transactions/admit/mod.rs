@@ -97,7 +97,11 @@ impl Guarded for Admit {
             return refuse(held);
         }
         let files = self.files(tx, &partition, binding.as_ref()).await?;
-        let problems: Vec<String> = files.iter().filter_map(|file| path_problem(file, &partition.allowed_prefixes)).collect();
+        // What a grant wrote may be deleted again whatever the prefixes say by now: access must stay revocable.
+        let is_granted = self.request.action == Action::Revoke && self.request.change.is_none();
+        let everywhere = [String::new()];
+        let prefixes = if is_granted { &everywhere[..] } else { &partition.allowed_prefixes };
+        let problems: Vec<String> = files.iter().filter_map(|file| path_problem(file, prefixes)).collect();
         if !problems.is_empty() {
             return refuse(AdmitOutcome::PathRefused { problems });
         }
