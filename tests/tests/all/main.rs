@@ -3,6 +3,7 @@
 mod admit;
 mod admit_races;
 mod admit_refusals;
+mod architecture;
 mod audit_sql;
 mod bisect;
 mod claim;
