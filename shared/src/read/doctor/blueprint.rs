@@ -96,6 +96,6 @@ mod tests {
         assert_eq!((target.kind.as_str(), target.collation), ("VARCHAR(128)", Some("ascii_bin")));
         assert_eq!(all.tables.len(), 12);
         let of_each = |table: &&str| all.keys.iter().any(|key| key.table == *table && key.name == "PRIMARY");
-        assert!(all.tables.iter().all(|table| of_each(table)));
+        assert!(all.tables.iter().all(of_each));
     }
 }
