@@ -132,7 +132,7 @@ mod tests {
             assert!(good(&headers("id-1", &now, &signatures), BODY), "{signatures}");
         }
         let bare = old.trim_start_matches("v1,").to_owned();
-        let many = format!("{} {old}", vec![foreign.as_str(); SIGNATURES_MAX].join(" "));
+        let many = format!("{} {old}", [foreign.as_str(); SIGNATURES_MAX].join(" "));
         for signatures in [foreign, String::new(), bare.clone(), format!("v2,{bare}"), "v1,".into(), "v1,AAAA".into(), many] {
             assert!(!good(&headers("id-1", &now, &signatures), BODY), "{signatures}");
         }
