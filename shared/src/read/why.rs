@@ -102,11 +102,11 @@ const READ_BATCH: &str = concat!(
     ", 'late_merged_at', ",
     time!("b.late_merged_at"),
     ", 'not_started_until', ",
-    time!("b.created_at + INTERVAL p.not_started_s SECOND"),
+    time!("b.runs_since + INTERVAL p.not_started_s SECOND"),
     ", 'no_progress_until', ",
     time!("b.progress_at + INTERVAL p.no_progress_s SECOND"),
     ", 'total_until', ",
-    time!("b.created_at + INTERVAL p.total_s SECOND"),
+    time!("b.runs_since + INTERVAL p.total_s SECOND"),
     ") FROM merge_batch b JOIN merge_partition p ON p.partition_key = b.partition_key WHERE b.id = ?"
 );
 
