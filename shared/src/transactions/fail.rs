@@ -48,8 +48,7 @@ impl Guarded for Fail {
         if ends.iter().any(|end| end.peer_limit.is_some()) {
             effects.push(Effect::on_batch(kind::START_ROUND, &batch)); // A bisection does not wait for the schedule.
         }
-        tx.emit(&effects).await?;
-        match members::end(tx, &batch, &self.by, ends).await? {
+        match members::end(tx, &batch, &self.by, ends, effects).await? {
             Ended::All => commit(SettleOutcome::Settled),
             Ended::Preempted => rerun(SettleOutcome::Preempted { status: row.status }),
         }

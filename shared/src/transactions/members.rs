@@ -168,8 +168,15 @@ fn count_expiry_rejections(mut end: MemberEnd) -> MemberEnd {
     end
 }
 
-/// Ends the given members' claims. `batch` is the batch after its own guarded write.
-pub async fn end(tx: &mut Tx<'_>, batch: &CausingBatch, actor: &str, ends: Vec<MemberEnd>) -> Result<Ended, StoreError> {
+/// Ends the given members' claims. `batch` is the batch after its own guarded write; `effects` are its own, written with
+/// those of the members, so that the outbox comes after the rows.
+pub async fn end(
+    tx: &mut Tx<'_>,
+    batch: &CausingBatch,
+    actor: &str,
+    ends: Vec<MemberEnd>,
+    mut effects: Vec<Effect>,
+) -> Result<Ended, StoreError> {
     // What was expelled was never in the commit, and its membership says so whatever becomes of the request.
     let expelled: BTreeSet<OperationId> =
         ends.iter().filter(|end| end.outcome == MemberOutcome::Expelled).map(|end| end.member.operation.clone()).collect();
@@ -197,7 +204,8 @@ pub async fn end(tx: &mut Tx<'_>, batch: &CausingBatch, actor: &str, ends: Vec<M
         });
         tx.write_exactly(chunk.len(), RECORD_OPEN_OUTCOMES, (rows, batch.id)).await?;
     }
-    tx.emit(&events(batch, &ends)).await?;
+    effects.extend(events(batch, &ends));
+    tx.emit(&effects).await?;
     move_seats(tx, &ends).await
 }
 

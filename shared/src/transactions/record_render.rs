@@ -77,12 +77,13 @@ impl Guarded for RecordRender {
                 Some(MemberEnd { member, outcome: MemberOutcome::Expelled, peer_limit: None, code, evidence })
             })
             .collect();
+        let mut effects = Vec::new();
         if left == 0 {
             tx.write_exactly(1, FAIL_EMPTY_BATCH, (&self.by, self.batch, batch.version)).await?;
             batch = CausingBatch { version: batch.version + 1, ..batch };
-            tx.emit(&[Effect::publish_batch("batch.failed", &batch, BatchStatus::Failed)]).await?;
+            effects.push(Effect::publish_batch("batch.failed", &batch, BatchStatus::Failed));
         }
-        match members::end(tx, &batch, &self.by, ends).await? {
+        match members::end(tx, &batch, &self.by, ends, effects).await? {
             Ended::Preempted => rerun(RecordRenderOutcome::Preempted),
             Ended::All if left == 0 => commit(RecordRenderOutcome::Emptied),
             Ended::All => commit(RecordRenderOutcome::Recorded { left }),

@@ -49,8 +49,8 @@ impl Guarded for Succeed {
                 evidence: row.mr_url.clone(),
             })
             .collect();
-        tx.emit(&[Effect::publish_batch("batch.succeeded", &batch, BatchStatus::Succeeded), Effect::delete_branch(&batch)]).await?;
-        match members::end(tx, &batch, &self.by, ends).await? {
+        let effects = vec![Effect::publish_batch("batch.succeeded", &batch, BatchStatus::Succeeded), Effect::delete_branch(&batch)];
+        match members::end(tx, &batch, &self.by, ends, effects).await? {
             Ended::All => commit(SettleOutcome::Settled),
             Ended::Preempted => rerun(SettleOutcome::Preempted { status: row.status }),
         }

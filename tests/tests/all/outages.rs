@@ -42,7 +42,8 @@ async fn without_the_database_rounds_are_unavailable_and_records_come_again() {
     let branch = format!("muster/default/{}", "ab".repeat(16));
     assert_eq!(failed_records(&down, hint(&branch)).await, ["one"], "an empty identifier is never returned");
     let report = sweep::handle(&down, json!({}), stop_at()).await.expect("a sweep always answers");
-    assert_eq!(report.problems.len(), 1, "{report:?}");
+    let told = |problem: &String| problem.contains("could not be reached");
+    assert!(!report.problems.is_empty() && report.problems.iter().all(told), "{report:?}");
 }
 
 #[tokio::test]

@@ -141,6 +141,25 @@ async fn a_merge_request_that_comes_after_its_batch_has_settled_is_stored_and_wi
 }
 
 #[tokio::test]
+async fn a_merge_request_that_comes_after_its_batch_was_blocked_or_found_applied_is_stored_and_withdrawn() {
+    for status in [BatchStatus::Blocked, BatchStatus::Succeeded] {
+        let world = World::with_waiting(1).await;
+        let batch = world.claimed("round-1").await;
+        let settled = match status {
+            BatchStatus::Blocked => world.run(&block(batch)).await,
+            _ => world.run(&succeed(batch, "settler-1")).await,
+        };
+        assert_eq!(settled, SettleOutcome::Settled);
+        assert_eq!(world.run(&record_merge_request(batch, 7)).await, RecordMergeRequestOutcome::Preempted, "{status}");
+        assert_eq!(world.scalar::<u64>("SELECT mr_iid FROM merge_batch", ()).await, 7, "{status}");
+        assert_eq!(world.count("outbox WHERE kind = 'arm_merge'").await, 0, "{status}");
+        let withdrawn = "outbox WHERE kind = 'withdraw_merge_request' AND JSON_EXTRACT(payload, '$.mr_iid') = 7";
+        assert_eq!(world.count(withdrawn).await, 1, "{status}");
+        world.assert_invariants().await;
+    }
+}
+
+#[tokio::test]
 async fn progress_moves_only_on_a_new_step() {
     let world = World::with_waiting(1).await;
     let batch = world.claimed("round-1").await;

@@ -174,3 +174,20 @@ async fn a_settlement_of_an_earlier_batch_does_not_touch_the_next_batch_of_the_s
     assert_eq!(world.run(&succeed(second, "settler-2")).await, SettleOutcome::Settled);
     world.assert_invariants().await;
 }
+
+#[tokio::test]
+async fn a_relationship_that_was_changed_by_hand_is_not_overwritten_but_alarmed() {
+    let by_hand = [
+        "UPDATE binding SET status = 6 WHERE subject_id = 'subject-1'",
+        "UPDATE binding SET operation_id = '01890000-0000-7000-8000-000000000001' WHERE subject_id = 'subject-1'",
+    ];
+    for sql in by_hand {
+        let world = World::with_waiting(2).await;
+        let batch = world.claimed("round-1").await;
+        world.sql(sql, ()).await;
+        let before = world.snapshot().await;
+        let error = world.try_run(&succeed(batch, "settler-1")).await.expect_err("a relationship of somebody else");
+        assert!(!error.is_fault() && error.to_string().contains("members.move_applied_bindings"), "{sql}: {error}");
+        assert_eq!(world.snapshot().await, before, "{sql}");
+    }
+}

@@ -94,7 +94,7 @@ mod tests {
         assert_eq!((token.table, token.kind.as_str(), token.collation), ("merge_batch", "BINARY(16)", None));
         let target = all.columns.iter().find(|column| column.table == "target" && column.name == "target_key").unwrap();
         assert_eq!((target.kind.as_str(), target.collation), ("VARCHAR(128)", Some("ascii_bin")));
-        assert_eq!(all.tables.len(), 12);
+        assert_eq!(all.tables.len(), 13);
         let of_each = |table: &&str| all.keys.iter().any(|key| key.table == *table && key.name == "PRIMARY");
         assert!(all.tables.iter().all(of_each));
     }
