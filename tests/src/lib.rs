@@ -8,6 +8,7 @@ pub mod course;
 pub mod deadline;
 pub mod journey;
 pub mod lease;
+pub mod looks;
 pub mod probes;
 pub mod proxy;
 pub mod rows;

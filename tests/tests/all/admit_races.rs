@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 
 use muster_tests::deadline::within;
+use muster_tests::probes::{At, Pause};
+use muster_tests::world::be_patient;
 use muster_tests::*;
 use shared::ids::OperationId;
 use shared::request::Request;
@@ -12,11 +14,7 @@ use shared::transactions::batch_row::SettleOutcome;
 
 /// Runs all admissions at once on 16 connections; every one must come to an outcome.
 async fn at_once(world: &World, units: Vec<Admit>) -> Vec<AdmitOutcome> {
-    let store = world.store_with(|options| {
-        options.connections = 16;
-        // The last of many waits for its connection as well.
-        options.unit_limit = muster_tests::deadline::DEADLINE;
-    });
+    let store = world.store_patient(16);
     let running: Vec<_> = units
         .into_iter()
         .map(|unit| {
@@ -56,7 +54,7 @@ async fn of_64_requests_with_one_key_one_is_admitted_and_63_are_told_so() {
     let admission = winner(&outcomes);
     assert_eq!(admission.status, OperationStatus::Waiting);
     let replays = outcomes.iter().filter(|one| **one == AdmitOutcome::Replayed(admission.clone())).count();
-    assert_eq!((count_by_name(&outcomes)["admitted"], replays), (1, 63));
+    assert_eq!((count_by_name(&outcomes)["admitted"], replays), (1, 63), "{:?}", count_by_name(&outcomes));
     for table in ["operation", "merge_batch_request", "binding", "binding_history", "idempotency_record", "audit_record", "outbox"] {
         assert_eq!(world.count(table).await, 1, "{table}");
     }
@@ -137,4 +135,50 @@ async fn an_unknown_target_is_created_once_by_32() {
     assert_eq!(count_by_name(&outcomes), BTreeMap::from([("admitted", 32)]));
     assert_eq!(world.count("target").await, 1);
     world.assert_invariants().await;
+}
+
+#[tokio::test]
+async fn a_request_that_is_sent_twice_is_never_told_that_it_stands_in_its_own_way() {
+    // No target yet, one that is not counted, and one whose last seat the first of the two takes.
+    for capacity in [None, Some(None), Some(Some(1))] {
+        for n in 2.. {
+            let mut world = World::new().await;
+            if let Some(capacity) = capacity {
+                world = world.with_target("db", "default", capacity).await;
+            }
+            let twice = [admit(grant("alice", "db")), admit(grant("alice", "db"))].map(|unit| Admit { key: key("k"), ..unit });
+            let [first, second] = twice;
+            let pause = Pause::new("admit", At::Statement(n));
+            let stopped = world.store_with(|options| {
+                be_patient(options);
+                options.probe = Some(pause.clone());
+            });
+            let mut slow = tokio::spawn(async move { stopped.run(&first).await });
+            let ended = tokio::select! {
+                () = pause.reached() => false,
+                _ = &mut slow => true,
+            };
+            if ended {
+                assert!(n > 5, "an admission of {n} statements");
+                break;
+            }
+            let patient = world.store_patient(1);
+            let mut fast = tokio::spawn(async move { patient.run(&second).await });
+            // It may have to wait for what the slow one holds; then it goes on after it.
+            let answered = tokio::select! {
+                outcome = &mut fast => Some(outcome),
+                () = world.until_somebody_waits_for_a_lock() => None,
+            };
+            pause.release();
+            let slow = slow.await.expect("no panic").expect("an outcome");
+            let fast = match answered {
+                Some(outcome) => outcome,
+                None => fast.await,
+            };
+            let outcomes = [slow, fast.expect("no panic").expect("an outcome")];
+            let replayed = AdmitOutcome::Replayed(winner(&outcomes));
+            assert!(outcomes.contains(&replayed), "{capacity:?}, stopped before statement {n}: {outcomes:?}");
+            world.assert_invariants().await;
+        }
+    }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use muster_tests::deadline::{DEADLINE, within};
+use muster_tests::deadline::within;
 use muster_tests::probes::{At, Pause};
 use muster_tests::*;
 use shared::ids::{BatchId, ClaimToken};
@@ -11,14 +11,6 @@ use shared::transactions::claim::{Claim, ClaimOutcome};
 use shared::transactions::withdraw::WithdrawOutcome;
 use shared::tx::Inserted;
 use shared::{Decision, Guarded, Store, StoreError, Tx, commit, refuse};
-
-/// A store that many tasks share, in which the last may wait for its connection.
-fn shared_store(world: &World, connections: usize) -> Store {
-    world.store_with(|options| {
-        options.connections = connections;
-        options.unit_limit = DEADLINE;
-    })
-}
 
 async fn all_at_once<G: Guarded + Send + 'static>(store: &Store, units: Vec<G>) -> Vec<G::Outcome>
 where
@@ -58,7 +50,7 @@ async fn a_claim_that_meets_another_in_its_course_is_contended_and_after_it_occu
 async fn of_64_triggers_in_each_of_five_rounds_one_claims() {
     let world = World::with_waiting(15).await;
     world.sql("UPDATE merge_partition SET max_requests = 3", ()).await;
-    let store = shared_store(&world, 32);
+    let store = world.store_patient(32);
     let mut taken = BTreeSet::new();
     for round in 0..5 {
         let triggers = (0..64).map(|_| Claim { token: ClaimToken::random(), ..claim("") }).collect();
@@ -113,7 +105,7 @@ async fn claims_and_settlements_of_four_partitions_overlap_without_an_error() {
             world.admitted(grant(&format!("subject-{number}"), partition)).await;
         }
     }
-    let store = shared_store(&world, 32);
+    let store = world.store_patient(32);
     let runners: Vec<_> = (0..32).map(|number| tokio::spawn(runner(store.clone(), PARTITIONS[number % PARTITIONS.len()], 20))).collect();
     let mut met: BTreeMap<&str, u32> = BTreeMap::new();
     for one in runners {
@@ -172,7 +164,7 @@ impl Guarded for ClaimWithoutGate {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_the_gate_the_unique_key_alone_keeps_the_slot_single() {
     let world = World::with_waiting(3).await;
-    let store = shared_store(&world, 16);
+    let store = world.store_patient(16);
     let running: Vec<_> = (0..32)
         .map(|_| {
             let store = store.clone();

@@ -3,12 +3,13 @@
 //! Both must come to an outcome and the invariants must hold. Nobody lists the interleavings, so none is forgotten.
 
 use muster_tests::course::{Command, State};
-use muster_tests::deadline::DEADLINE;
+use muster_tests::looks::Saved;
 use muster_tests::probes::{At, Pause};
-use muster_tests::world::Saved;
+use muster_tests::world::be_patient;
 
 /// Runs `first` up to each of its points in turn while `second` runs; answers how many points there were.
 async fn interleave(state: &State, saved: &Saved, first: Command, second: Command) -> u32 {
+    let patient = state.world.store_patient(1);
     let mut statements = 0;
     // Before its first statement a unit has neither seen nor done anything, so the points begin with the second.
     for n in 2.. {
@@ -16,7 +17,7 @@ async fn interleave(state: &State, saved: &Saved, first: Command, second: Comman
         state.world.restore(saved).await;
         let pause = Pause::new(first.unit_name(), at);
         let stopped_store = state.world.store_with(|options| {
-            options.unit_limit = DEADLINE;
+            be_patient(options);
             options.probe = Some(pause.clone());
         });
         let mut running = first.run(stopped_store, state, "first");
@@ -32,7 +33,7 @@ async fn interleave(state: &State, saved: &Saved, first: Command, second: Comman
             continue;
         }
         assert!(!ended, "{first:?} was prepared to commit");
-        let mut other = second.run(state.world.store(), state, "second");
+        let mut other = second.run(patient.clone(), state, "second");
         let outcome = tokio::select! {
             outcome = &mut other => Some(outcome),
             () = state.world.until_somebody_waits_for_a_lock() => None,

@@ -135,10 +135,7 @@ async fn of_32_settlements_at_once_one_settles_and_only_its_effects_are_wished_f
     let world = World::with_waiting(5).await;
     let batch = world.claimed("round-1").await;
     assert_eq!(world.run(&begin_fail(batch, FailCause::Infrastructure)).await, SettleOutcome::Settled);
-    let store = world.store_with(|options| {
-        options.connections = 16;
-        options.unit_limit = deadline::DEADLINE;
-    });
+    let store = world.store_patient(16);
     let running: Vec<_> = (0..32)
         .map(|number| {
             let store = store.clone();

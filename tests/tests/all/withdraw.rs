@@ -119,6 +119,35 @@ async fn a_request_that_a_round_claims_meanwhile_notes_the_wish_instead() {
 }
 
 #[tokio::test]
+async fn a_wish_that_comes_as_the_batch_ends_is_answered_by_the_end() {
+    let world = World::with_waiting(1).await;
+    let batch = world.claimed("round-1").await;
+    let pause = probes::Pause::new("withdraw", probes::At::Named("withdraw.note_wish_of_unended_operation"));
+    let (store, unit) = (world.store_probed(pause.clone()), withdraw(&world.waiting[0]));
+    let running = tokio::spawn(async move { store.run(&unit).await });
+    pause.reached().await;
+    assert_eq!(world.run(&succeed(batch, "settler-1")).await, SettleOutcome::Settled);
+    let before = world.snapshot().await;
+    pause.release();
+    let outcome = running.await.expect("no panic").expect("an outcome");
+    assert_eq!(outcome, WithdrawOutcome::Ended { status: OperationStatus::Merged });
+    assert_eq!(world.snapshot().await, before);
+}
+
+#[tokio::test]
+async fn a_relationship_that_was_changed_by_hand_is_not_overwritten_but_alarmed() {
+    let by_hand = ["UPDATE binding SET status = 6", "UPDATE binding SET operation_id = '01890000-0000-7000-8000-000000000001'"];
+    for sql in by_hand {
+        let world = World::with_waiting(1).await;
+        world.sql(sql, ()).await;
+        let before = world.snapshot().await;
+        let error = world.try_run(&withdraw(&world.waiting[0])).await.expect_err("a relationship of somebody else");
+        assert!(!error.is_fault() && error.to_string().contains("withdraw.move_applied_binding"), "{sql}: {error}");
+        assert_eq!(world.snapshot().await, before, "{sql}");
+    }
+}
+
+#[tokio::test]
 async fn a_grant_that_expired_while_it_waited_is_rejected_with_its_seat_and_not_before() {
     let world = World::new().await.with_target("db", "default", Some(1)).await;
     let body = json!({ "subject_id": "brief", "target_key": "db", "action": "grant", "expires_at": "2999-01-01T00:00:00Z" });
@@ -153,10 +182,7 @@ async fn what_never_expires_is_never_expired() {
 #[tokio::test]
 async fn a_withdrawal_and_a_claim_of_the_same_32_requests_each_get_some_and_none_gets_both() {
     let world = World::with_waiting(32).await;
-    let store = world.store_with(|options| {
-        options.connections = 16;
-        options.unit_limit = deadline::DEADLINE;
-    });
+    let store = world.store_patient(16);
     let withdrawing: Vec<_> = world
         .waiting
         .iter()

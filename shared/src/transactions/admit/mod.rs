@@ -78,6 +78,21 @@ impl Guarded for Admit {
         if let Some(known) = self.known(tx).await? {
             return refuse(known);
         }
+        match self.decide(tx).await? {
+            // Each statement sees what was committed before it: the relationship that is held, or the seat that
+            // is taken, may be this very request's, admitted under its key since we asked for it.
+            Decision::Refuse(outcome) => refuse(self.known(tx).await?.unwrap_or(outcome)),
+            decision => Ok(decision),
+        }
+    }
+
+    fn outcome_name(outcome: &AdmitOutcome) -> &'static str {
+        outcome.name()
+    }
+}
+
+impl Admit {
+    async fn decide(&self, tx: &mut Tx<'_>) -> Result<Decision<AdmitOutcome>, StoreError> {
         let target = match target::hold(tx, &self.request, self.strict_targets).await? {
             target::Hold::Held(target) => target,
             target::Hold::Refused(outcome) => return refuse(outcome),
@@ -108,12 +123,6 @@ impl Guarded for Admit {
         self.write(tx, &target.partition, binding.as_ref(), &files).await
     }
 
-    fn outcome_name(outcome: &AdmitOutcome) -> &'static str {
-        outcome.name()
-    }
-}
-
-impl Admit {
     /// The answer that an earlier use of the key already decides, on the fast path and after a conflict alike.
     async fn known(&self, tx: &mut Tx<'_>) -> Result<Option<AdmitOutcome>, StoreError> {
         let Some(record) = rows::read_idempotency(tx, &self.principal, &self.key).await? else { return Ok(None) };
@@ -164,8 +173,8 @@ impl Admit {
         files: &[FileChange],
     ) -> Result<Decision<AdmitOutcome>, StoreError> {
         if let Inserted::Duplicate(_) = rows::insert_idempotency(tx, self).await? {
-            // A concurrent request inserted first: READ COMMITTED lets the re-read see the winner.
-            return refuse(self.known(tx).await?.unwrap_or(AdmitOutcome::WinnerGone));
+            // A concurrent request inserted first: READ COMMITTED lets the re-read that follows see the winner.
+            return refuse(AdmitOutcome::WinnerGone);
         }
         let created_at = rows::insert_operation(tx, self, partition, files).await?;
         if !rows::apply_binding(tx, self, binding).await? {
