@@ -33,5 +33,6 @@ mod settle_counts;
 mod settle_wishes;
 mod settlement_table;
 mod stale_writes;
+mod target_races;
 mod template;
 mod withdraw;
