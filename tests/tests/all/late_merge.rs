@@ -105,6 +105,23 @@ async fn a_relationship_that_was_applied_for_anew_is_left_to_the_new_request() {
 }
 
 #[tokio::test]
+async fn a_relationship_that_is_applied_for_anew_meanwhile_is_left_to_the_new_request() {
+    let (world, operation, batch) = world_with_one_seat().await;
+    failed(&world, batch, FailCause::Rejected).await;
+    let pause = probes::Pause::new("reconcile_late_merge", probes::At::Named("reconcile_late_merge.move_read_bindings"));
+    let store = world.store_probed(pause.clone());
+    let running = tokio::spawn(async move { store.run(&late_merge(batch)).await });
+    pause.reached().await;
+    let anew = world.admitted(grant("alice", "db")).await;
+    pause.release();
+    let outcome = running.await.expect("no panic").expect("an outcome");
+    assert_eq!(outcome, ReconcileLateMergeOutcome::Reconciled { members: 1 });
+    assert_eq!(state(&world, &operation).await, "3 late_merge 1 another 1");
+    assert_eq!(state(&world, &anew).await, "1 - 1 its 1");
+    world.assert_invariants().await;
+}
+
+#[tokio::test]
 async fn a_member_that_a_later_batch_has_is_left_to_that_batch() {
     let world = World::with_waiting(2).await;
     let first = world.claimed("round-1").await;
