@@ -3,17 +3,22 @@
 use std::future::Future;
 use std::pin::Pin;
 
-use shared::ids::{BatchId, ClaimToken, OperationId};
-use shared::state::FailCause;
+use shared::ids::{BatchId, ClaimToken, OperationId, Principal};
+use shared::state::{FailCause, OperationStatus};
 use shared::transactions::batch_row::SettleOutcome;
 use shared::transactions::begin_fail::BeginFail;
 use shared::transactions::claim::Claim;
+use shared::transactions::close_failed::CloseFailed;
 use shared::transactions::reconcile_late_merge::ReconcileLateMerge;
 use shared::transactions::record_render::{Expelled, RecordRender};
+use shared::transactions::recover::{Recover, RecoverTo};
 use shared::transactions::unblock::Unblock;
+use shared::transactions::withdraw::WithdrawOutcome;
 use shared::{Guarded, Store, StoreError};
 
-use crate::commands::{admit, begin_fail, block, claim, fail, grant, record_merge_request, record_render, succeed, withdraw};
+use crate::commands::{
+    OPERATOR, admit, begin_fail, block, claim, fail, grant, principal, record_merge_request, record_render, succeed, withdraw,
+};
 use crate::deadline::within;
 use crate::world::World;
 
@@ -22,6 +27,8 @@ pub struct State {
     pub world: World,
     pub batch: BatchId,
     pub member: OperationId,
+    /// Of the member's operation.
+    pub version: u64,
     waiting: OperationId,
 }
 
@@ -45,10 +52,12 @@ pub enum Command {
     WithdrawMember,
     WithdrawWaiting,
     LateMerge,
+    Recover,
+    CloseFailed,
 }
 
 impl Command {
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 16] = [
         Self::Admit,
         Self::Claim,
         Self::RecordRender,
@@ -63,6 +72,8 @@ impl Command {
         Self::WithdrawMember,
         Self::WithdrawWaiting,
         Self::LateMerge,
+        Self::Recover,
+        Self::CloseFailed,
     ];
 
     /// Those that another is met by. A `fail` is one command, whatever the batch fails for.
@@ -85,24 +96,34 @@ impl Command {
     pub async fn prepare(self) -> State {
         let world = World::new().await.with_target("db", "default", Some(10)).await;
         let member = world.admitted(grant("alice", "db")).await;
-        world.admitted(grant("bob", "db")).await;
+        // Only a batch of one convicts.
+        if !matches!(self, Self::Recover | Self::CloseFailed) {
+            world.admitted(grant("bob", "db")).await;
+        }
         let batch = world.claimed("round-1").await;
         let waiting = world.admitted(grant("carol", "db")).await;
         let cause = match self {
             Self::FailRequeueing | Self::LateMerge | Self::Claim => Some(FailCause::Infrastructure),
             Self::FailRejecting => Some(FailCause::Rejected),
-            Self::FailHalving => Some(FailCause::Content),
+            Self::FailHalving | Self::Recover | Self::CloseFailed => Some(FailCause::Content),
             _ => None,
         };
         if let Some(cause) = cause {
             assert_eq!(world.run(&begin_fail(batch, cause)).await, SettleOutcome::Settled);
         }
+        if matches!(self, Self::LateMerge | Self::Claim | Self::Recover | Self::CloseFailed) {
+            assert_eq!(world.run(&fail(batch, "earlier")).await, SettleOutcome::Settled);
+        }
         match self {
-            Self::LateMerge | Self::Claim => assert_eq!(world.run(&fail(batch, "earlier")).await, SettleOutcome::Settled),
             Self::Unblock => assert_eq!(world.run(&block(batch)).await, SettleOutcome::Settled),
+            Self::CloseFailed => {
+                let noted = WithdrawOutcome::Noted { status: OperationStatus::Failed };
+                assert_eq!(world.run(&withdraw(&member)).await, noted);
+            }
             _ => {}
         }
-        State { world, batch, member, waiting }
+        let version = world.scalar("SELECT version FROM operation WHERE operation_id = ?", (&member,)).await;
+        State { world, batch, member, version, waiting }
     }
 
     pub fn unit_name(self) -> &'static str {
@@ -118,6 +139,8 @@ impl Command {
             Self::Unblock => "unblock",
             Self::WithdrawMember | Self::WithdrawWaiting => "withdraw",
             Self::LateMerge => "reconcile_late_merge",
+            Self::Recover => "recover",
+            Self::CloseFailed => "close_failed",
         }
     }
 
@@ -140,6 +163,11 @@ impl Command {
             Self::WithdrawMember => spawned(store, withdraw(&state.member)),
             Self::WithdrawWaiting => spawned(store, withdraw(&state.waiting)),
             Self::LateMerge => spawned(store, ReconcileLateMerge { batch, by: by.to_owned(), merge_sha: "b".repeat(40) }),
+            Self::Recover => {
+                let (operation, version) = (state.member.clone(), state.version);
+                spawned(store, Recover { operation, version, to: RecoverTo::Waiting, actor: principal(OPERATOR) })
+            }
+            Self::CloseFailed => spawned(store, CloseFailed { operation: state.member.clone(), actor: Principal::muster() }),
         }
     }
 }

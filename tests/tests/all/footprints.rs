@@ -49,7 +49,7 @@ async fn every_claim_and_every_settlement_takes_the_gate_first_and_nobody_else_d
         let seen = footprint(command).await;
         let first = tables(&seen)[0];
         match command {
-            Command::Admit | Command::WithdrawMember | Command::WithdrawWaiting => {
+            Command::Admit | Command::WithdrawMember | Command::WithdrawWaiting | Command::Recover | Command::CloseFailed => {
                 // Not even an intention lock: neither gate nor batch.
                 assert!(
                     seen.iter().all(|lock| !["merge_partition", "merge_batch"].contains(&lock.table.as_str())),
@@ -78,7 +78,7 @@ async fn existing_rows_are_locked_through_primary_and_no_gap_is() {
 
 #[tokio::test]
 async fn seats_change_last() {
-    for command in [Command::FailRejecting, Command::RecordRender, Command::WithdrawWaiting] {
+    for command in [Command::FailRejecting, Command::RecordRender, Command::WithdrawWaiting, Command::CloseFailed] {
         let seen = footprint(command).await;
         assert_eq!(tables(&seen).last(), Some(&"target"), "{command:?}: {seen:?}");
     }

@@ -89,4 +89,6 @@ each_first!(
     a_withdrawal_from_a_batch_and_every_other: WithdrawMember,
     a_withdrawal_from_the_waiting_set_and_every_other: WithdrawWaiting,
     a_late_merge_and_every_other: LateMerge,
+    a_recovery_and_every_other: Recover,
+    the_closing_of_a_failed_request_and_every_other: CloseFailed,
 );
