@@ -158,6 +158,17 @@ async fn of_32_settlements_at_once_one_settles_and_only_its_effects_are_wished_f
 }
 
 #[tokio::test]
+async fn a_settlement_that_is_ordered_twice_settles_once() {
+    let world = World::with_waiting(1).await;
+    let batch = world.claimed("round-1").await;
+    assert_eq!(world.run(&succeed(batch, "settler-1")).await, SettleOutcome::Settled);
+    let before = world.snapshot().await;
+    let again = world.run(&succeed(batch, "settler-1")).await;
+    assert_eq!(again, SettleOutcome::Preempted { status: BatchStatus::Succeeded });
+    assert_eq!(world.snapshot().await, before);
+}
+
+#[tokio::test]
 async fn a_settlement_of_an_earlier_batch_does_not_touch_the_next_batch_of_the_same_requests() {
     let world = World::with_waiting(2).await;
     let first = world.claimed("round-1").await;
