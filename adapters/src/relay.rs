@@ -19,13 +19,17 @@ use shared::state::FailCause;
 use shared::store::Store;
 use shared::transactions::begin_fail::BeginFail;
 use shared::transactions::block::Block;
-use shared::transactions::deliveries::{Delivery, Fate, LeaseDeliveries, LeaseToken, RecordDelivery, RecordDeliveryOutcome, Scope, clip};
+use shared::transactions::deliveries::{
+    Delivery, Fate, LeaseDeliveries, LeaseToken, RecordDeliveries, RecordDeliveriesOutcome, Scope, clip,
+};
 
 use crate::forge::{Forge, ForgeError, ProjectRef};
 use crate::outbound::Outbound;
 
 /// Effects leased at once: few enough that their calls end well within the lease.
-const LEASED_AT_ONCE: u32 = 20;
+const EFFECTS_AT_ONCE: u32 = 20;
+/// Events leased at once: as many as a few calls of the queue take.
+const EVENTS_AT_ONCE: u32 = 200;
 /// An effect that is asked again after at most this long.
 const BACK_OFF_MAX_S: u32 = 60;
 /// After so many attempts, of whatever outcome, a forge answer that no waiting helps is a person's to look at. Some of
@@ -63,6 +67,8 @@ enum Performed {
     GiveUp {
         why: String,
     },
+    /// Nobody came to perform it.
+    Untouched,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -85,7 +91,8 @@ impl<F: Forge, E: Outbound> Relay<F, E> {
         // Each pass may cause the effects of the next. None is leased twice in one call, for a postponed one is due later.
         while Instant::now() < deadline {
             let token = LeaseToken::random();
-            let leased = self.store.run(&LeaseDeliveries { scope: scope.clone(), limit: LEASED_AT_ONCE, token }).await?;
+            let unit = LeaseDeliveries { scope: scope.clone(), effects: EFFECTS_AT_ONCE, events: EVENTS_AT_ONCE, token };
+            let leased = self.store.run(&unit).await?;
             if leased.is_empty() {
                 break;
             }
@@ -121,19 +128,17 @@ impl<F: Forge, E: Outbound> Relay<F, E> {
         report: &mut RelayReport,
     ) -> Result<(), StoreError> {
         let (events, effects): (Vec<_>, Vec<_>) = leased.into_iter().partition(|one| one.kind == kind::PUBLISH);
-        for (delivery, performed) in publish::publish(&self.outbound, events).await {
-            self.record(&delivery, token, performed, report).await?;
-        }
         for delivery in effects {
             // A slow forge must not keep the rest leased to a caller whose time is over.
-            let performed = if Instant::now() >= deadline {
-                Performed::Later { delay_s: Some(0), why: "the time of the invocation was over".into() }
-            } else {
-                self.performed(&delivery, token).await?
-            };
-            self.record(&delivery, token, performed, report).await?;
+            let performed = if Instant::now() >= deadline { Performed::Untouched } else { self.performed(&delivery, token).await? };
+            self.record(vec![(delivery, performed)], token, report).await?;
         }
-        Ok(())
+        let published = if Instant::now() >= deadline {
+            events.into_iter().map(|event| (event, Performed::Untouched)).collect()
+        } else {
+            publish::publish(&self.outbound, events).await
+        };
+        self.record(published, token, report).await
     }
 
     /// What became of one effect, whatever it met. Only a database that is away stops the others.
@@ -191,42 +196,24 @@ impl<F: Forge, E: Outbound> Relay<F, E> {
         Ok(Performed::GiveUp { why })
     }
 
-    async fn record(
-        &self,
-        delivery: &Delivery,
-        token: LeaseToken,
-        performed: Performed,
-        report: &mut RelayReport,
-    ) -> Result<(), StoreError> {
-        let fate = match performed {
-            Performed::Recorded => {
-                report.delivered += 1;
-                return Ok(());
-            }
-            Performed::Done => Fate::Delivered,
-            Performed::Later { why, .. } if delivery.attempts >= FAULTY_ATTEMPTS && !must_happen(&delivery.kind) => {
-                Fate::GivenUp { error: why }
-            }
-            Performed::Later { delay_s, why } => {
-                Fate::Postponed { delay_s: delay_s.unwrap_or_else(|| back_off_s(delivery.attempts)), error: why }
-            }
-            Performed::GiveUp { why } => Fate::GivenUp { error: why },
-        };
-        match &fate {
-            Fate::Delivered => report.delivered += 1,
-            Fate::Postponed { delay_s, error } => {
-                report.postponed += 1;
-                tracing::info!(event = "effect_postponed", effect = %delivery.key, attempts = delivery.attempts, delay_s, error);
-            }
-            Fate::GivenUp { error } => {
-                report.given_up += 1;
-                tracing::error!(event = "alarm", alarm = "effect_given_up", effect = %delivery.key, attempts = delivery.attempts, error);
-            }
+    async fn record(&self, done: Vec<(Delivery, Performed)>, token: LeaseToken, report: &mut RelayReport) -> Result<(), StoreError> {
+        let fates: Vec<(String, Fate)> = done
+            .into_iter()
+            .filter_map(|(delivery, performed)| {
+                let fate = fate_of(&delivery, performed);
+                report.note(&delivery, fate.as_ref());
+                fate.map(|fate| (delivery.key, fate))
+            })
+            .collect();
+        if fates.is_empty() {
+            return Ok(());
         }
-        match self.store.run(&RecordDelivery { key: delivery.key.clone(), token, fate }).await? {
-            RecordDeliveryOutcome::Recorded => {}
-            // Performed at least once; whoever holds the row now records it.
-            RecordDeliveryOutcome::LeaseLost => tracing::warn!(event = "lease_lost", effect = %delivery.key),
+        let of = fates.len();
+        match self.store.run(&RecordDeliveries { token, fates }).await? {
+            RecordDeliveriesOutcome::Recorded { lost: 0 } => {}
+            // Performed at least once; whoever holds the rows now records them.
+            RecordDeliveriesOutcome::Recorded { lost } => tracing::warn!(event = "lease_lost", lost, of),
+            RecordDeliveriesOutcome::LeaseLost => tracing::warn!(event = "lease_lost", lost = of, of),
         }
         Ok(())
     }
@@ -239,7 +226,38 @@ impl<F: Forge, E: Outbound> Relay<F, E> {
     }
 }
 
+/// `None`: recorded already, by the transaction that took its result.
+fn fate_of(delivery: &Delivery, performed: Performed) -> Option<Fate> {
+    Some(match performed {
+        Performed::Recorded => return None,
+        Performed::Done => Fate::Delivered,
+        Performed::Later { why, .. } if delivery.attempts >= FAULTY_ATTEMPTS && !must_happen(&delivery.kind) => {
+            Fate::GivenUp { error: why }
+        }
+        Performed::Later { delay_s, why } => {
+            Fate::Postponed { delay_s: delay_s.unwrap_or_else(|| back_off_s(delivery.attempts)), error: why }
+        }
+        Performed::GiveUp { why } => Fate::GivenUp { error: why },
+        Performed::Untouched => Fate::Returned,
+    })
+}
+
 impl RelayReport {
+    fn note(&mut self, delivery: &Delivery, fate: Option<&Fate>) {
+        match fate {
+            None | Some(Fate::Delivered) => self.delivered += 1,
+            Some(Fate::Postponed { delay_s, error }) => {
+                self.postponed += 1;
+                tracing::info!(event = "effect_postponed", effect = %delivery.key, attempts = delivery.attempts, delay_s, error);
+            }
+            Some(Fate::Returned) => self.postponed += 1,
+            Some(Fate::GivenUp { error }) => {
+                self.given_up += 1;
+                tracing::error!(event = "alarm", alarm = "effect_given_up", effect = %delivery.key, attempts = delivery.attempts, error);
+            }
+        }
+    }
+
     pub fn add(&mut self, other: Self) {
         self.delivered += other.delivered;
         self.postponed += other.postponed;

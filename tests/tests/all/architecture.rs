@@ -25,7 +25,7 @@ const STATELESS: [&str; 13] = [
     "purge_dated",
     "rearm",
     "record_command",
-    "record_delivery",
+    "record_deliveries",
     "record_merge_request",
     "set_partition",
     "set_target",

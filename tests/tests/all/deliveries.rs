@@ -5,10 +5,14 @@ use muster_tests::*;
 use serde_json::json;
 use shared::ids::BatchId;
 use shared::transactions::batch_row::SettleOutcome;
-use shared::transactions::deliveries::{Delivery, Fate, LeaseDeliveries, LeaseToken, RecordDelivery, RecordDeliveryOutcome, Scope};
+use shared::transactions::deliveries::{Delivery, Fate, LeaseDeliveries, LeaseToken, RecordDeliveries, RecordDeliveriesOutcome, Scope};
 
 fn lease(scope: Scope, token: LeaseToken) -> LeaseDeliveries {
-    LeaseDeliveries { scope, limit: 100, token }
+    LeaseDeliveries { scope, effects: 100, events: 100, token }
+}
+
+fn record(key: String, token: LeaseToken, fate: Fate) -> RecordDeliveries {
+    RecordDeliveries { token, fates: vec![(key, fate)] }
 }
 
 fn kinds(deliveries: &[Delivery]) -> Vec<&str> {
@@ -49,13 +53,49 @@ async fn what_is_due_is_leased_whole_and_to_one_holder() {
 }
 
 #[tokio::test]
-async fn a_pass_over_all_leases_the_oldest_up_to_its_limit() {
+async fn a_pass_over_all_leases_the_oldest_up_to_its_limits() {
     let (world, _) = world_with_batch().await;
-    let first = world.run(&LeaseDeliveries { limit: 1, ..lease(Scope::All, LeaseToken::random()) }).await;
+    let first = world.run(&LeaseDeliveries { effects: 0, events: 1, ..lease(Scope::All, LeaseToken::random()) }).await;
     // The admission's event came first.
     assert_eq!(first.iter().map(|one| one.key.as_str()).collect::<Vec<_>>(), [format!("request.admitted:{}:1", world.waiting[0])]);
-    let rest = world.run(&LeaseDeliveries { limit: 2, ..lease(Scope::All, LeaseToken::random()) }).await;
+    let rest = world.run(&LeaseDeliveries { effects: 1, events: 1, ..lease(Scope::All, LeaseToken::random()) }).await;
     assert_eq!(kinds(&rest), ["open_merge_request", "publish"]);
+}
+
+#[tokio::test]
+async fn a_backlog_of_events_keeps_no_effect_from_being_leased() {
+    let world = World::with_waiting(12).await;
+    let batch = world.claimed("round-1").await;
+    for scope in [Scope::All, Scope::Batch(batch)] {
+        let token = LeaseToken::random();
+        let leased = world.run(&LeaseDeliveries { effects: 1, events: 1, ..lease(scope, token) }).await;
+        assert_eq!(kinds(&leased), ["open_merge_request", "publish"]);
+        for one in leased {
+            assert_eq!(world.run(&record(one.key, token, Fate::Returned)).await, RecordDeliveriesOutcome::Recorded { lost: 0 });
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_set_is_recorded_by_its_fates_and_what_was_lost_is_counted() {
+    let world = World::with_waiting(5).await;
+    let token = LeaseToken::random();
+    let leased = world.run(&lease(Scope::All, token)).await;
+    let mut fates: Vec<(String, Fate)> = leased.into_iter().map(|one| (one.key, Fate::Delivered)).collect();
+    fates[1].1 = Fate::Postponed { delay_s: 60, error: "busy".to_owned() };
+    fates[2].1 = Fate::Returned;
+    fates[3].1 = Fate::GivenUp { error: "no".to_owned() };
+    world.sql("UPDATE outbox SET lease_token = REPEAT('x', 16) WHERE dedup_key = ?", (&fates[4].0,)).await;
+    let unit = RecordDeliveries { token, fates: fates.clone() };
+    assert_eq!(world.run(&unit).await, RecordDeliveriesOutcome::Recorded { lost: 1 });
+    let state = "SELECT CONCAT_WS(' ', dedup_key, delivered_at IS NOT NULL, given_up_at IS NOT NULL, attempts, lease_token IS NULL, \
+                 COALESCE(last_error, '-'), due_at > CURRENT_TIMESTAMP(6) + INTERVAL 50 SECOND) FROM outbox ORDER BY dedup_key";
+    let wanted = ["1 0 1 1 - 0", "0 0 1 1 busy 1", "0 0 0 1 - 0", "0 1 1 1 no 0", "0 0 1 0 - 0"];
+    let wanted: Vec<String> = fates.iter().zip(wanted).map(|((key, _), rest)| format!("{key} {rest}")).collect();
+    assert_eq!(world.rows::<(String,)>(state, ()).await.into_iter().map(|(row,)| row).collect::<Vec<_>>(), wanted);
+    let before = world.snapshot().await;
+    assert_eq!(world.run(&unit).await, RecordDeliveriesOutcome::LeaseLost);
+    assert_eq!(world.snapshot().await, before);
 }
 
 #[tokio::test]
@@ -97,9 +137,9 @@ async fn a_delivered_effect_is_never_leased_again() {
     let (world, batch) = world_with_batch().await;
     let token = LeaseToken::random();
     for one in world.run(&lease(Scope::Batch(batch), token)).await {
-        let unit = RecordDelivery { key: one.key, token, fate: Fate::Delivered };
-        assert_eq!(world.run(&unit).await, RecordDeliveryOutcome::Recorded);
-        assert_eq!(world.run(&unit).await, RecordDeliveryOutcome::LeaseLost);
+        let unit = record(one.key, token, Fate::Delivered);
+        assert_eq!(world.run(&unit).await, RecordDeliveriesOutcome::Recorded { lost: 0 });
+        assert_eq!(world.run(&unit).await, RecordDeliveriesOutcome::LeaseLost);
     }
     let in_a_year = world.store_in(365 * 86_400).await;
     assert_eq!(in_a_year.run(&lease(Scope::Batch(batch), LeaseToken::random())).await.expect("an outcome"), []);
@@ -112,7 +152,7 @@ async fn a_postponed_effect_is_due_again_after_its_delay_with_its_attempts_count
     let leased = world.run(&lease(Scope::Batch(batch), token)).await;
     for one in &leased {
         let fate = Fate::Postponed { delay_s: 60, error: "ü".repeat(2000) };
-        assert_eq!(world.run(&RecordDelivery { key: one.key.clone(), token, fate }).await, RecordDeliveryOutcome::Recorded);
+        assert_eq!(world.run(&record(one.key.clone(), token, fate)).await, RecordDeliveriesOutcome::Recorded { lost: 0 });
     }
     assert_eq!(world.count("outbox WHERE last_error = REPEAT('ü', 1024) AND lease_token IS NULL").await, 2);
     assert_eq!(world.store_in(50).await.run(&lease(Scope::Batch(batch), LeaseToken::random())).await.expect("an outcome"), []);
@@ -125,8 +165,8 @@ async fn an_effect_that_was_given_up_is_never_leased_again() {
     let (world, batch) = world_with_batch().await;
     let token = LeaseToken::random();
     for one in world.run(&lease(Scope::Batch(batch), token)).await {
-        let unit = RecordDelivery { key: one.key, token, fate: Fate::GivenUp { error: "no such project".to_owned() } };
-        assert_eq!(world.run(&unit).await, RecordDeliveryOutcome::Recorded);
+        let unit = record(one.key, token, Fate::GivenUp { error: "no such project".to_owned() });
+        assert_eq!(world.run(&unit).await, RecordDeliveriesOutcome::Recorded { lost: 0 });
     }
     assert_eq!(world.count("outbox WHERE given_up_at IS NOT NULL AND delivered_at IS NULL AND last_error = 'no such project'").await, 2);
     let in_a_year = world.store_in(365 * 86_400).await;
@@ -145,11 +185,11 @@ async fn a_lease_that_ran_out_passes_to_the_next_and_its_first_holder_records_no
     assert_eq!(kinds(&again), ["open_merge_request", "publish"]);
     let before = world.snapshot().await;
     for fate in [Fate::Delivered, Fate::Postponed { delay_s: 1, error: "late".to_owned() }, Fate::GivenUp { error: "late".to_owned() }] {
-        let unit = RecordDelivery { key: open.clone(), token: first, fate };
-        assert_eq!(world.run(&unit).await, RecordDeliveryOutcome::LeaseLost);
+        let unit = record(open.clone(), first, fate);
+        assert_eq!(world.run(&unit).await, RecordDeliveriesOutcome::LeaseLost);
     }
     assert_eq!(world.snapshot().await, before);
-    assert_eq!(world.run(&RecordDelivery { key: open, token: second, fate: Fate::Delivered }).await, RecordDeliveryOutcome::Recorded);
+    assert_eq!(world.run(&record(open, second, Fate::Delivered)).await, RecordDeliveriesOutcome::Recorded { lost: 0 });
 }
 
 #[tokio::test]

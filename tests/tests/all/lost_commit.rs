@@ -9,7 +9,7 @@ use shared::state::FailCause;
 use shared::transactions::admit::AdmitOutcome;
 use shared::transactions::batch_row::SettleOutcome;
 use shared::transactions::claim::ClaimOutcome;
-use shared::transactions::deliveries::{Fate, LeaseDeliveries, LeaseToken, RecordDelivery, Scope};
+use shared::transactions::deliveries::{Fate, LeaseDeliveries, LeaseToken, RecordDeliveries, Scope};
 use shared::transactions::record_merge_request::RecordMergeRequestOutcome;
 use shared::transactions::record_render::RecordRenderOutcome;
 use shared::transactions::withdraw::WithdrawOutcome;
@@ -188,11 +188,11 @@ async fn leased_effects_reach_their_holder_and_are_recorded_once() {
         let world = World::with_waiting(1).await;
         let batch = batch(&world).await;
         let token = LeaseToken::random();
-        let leased = cut_once(&world, cut, &LeaseDeliveries { scope: Scope::Batch(batch), limit: 100, token }).await;
+        let leased = cut_once(&world, cut, &LeaseDeliveries { scope: Scope::Batch(batch), effects: 100, events: 100, token }).await;
         assert_eq!(leased.len(), 2, "{cut:?}: leased for 90 seconds to one who does not know it");
         assert_eq!(world.count("outbox WHERE batch_id IS NOT NULL AND attempts <> 1").await, 0, "{cut:?}");
         for one in leased {
-            let _ = cut_once(&world, cut, &RecordDelivery { key: one.key, token, fate: Fate::Delivered }).await;
+            let _ = cut_once(&world, cut, &RecordDeliveries { token, fates: vec![(one.key, Fate::Delivered)] }).await;
         }
         assert_eq!(world.count("outbox WHERE batch_id IS NOT NULL AND delivered_at IS NOT NULL").await, 2, "{cut:?}");
     }

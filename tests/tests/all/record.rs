@@ -77,7 +77,7 @@ async fn the_first_merge_request_is_stored_and_armed_and_its_effect_is_delivered
     let world = World::with_waiting(1).await;
     let batch = world.claimed("round-1").await;
     let lease = LeaseToken::random();
-    let leased = world.run(&LeaseDeliveries { scope: Scope::Batch(batch), limit: 10, token: lease }).await;
+    let leased = world.run(&LeaseDeliveries { scope: Scope::Batch(batch), effects: 10, events: 10, token: lease }).await;
     let open = leased.into_iter().find(|one| one.kind == "open_merge_request").expect("the wish for a merge request").key;
     let unit = RecordMergeRequest { delivery: (open.clone(), lease), ..record_merge_request(batch, 7) };
     assert_eq!(world.run(&unit).await, RecordMergeRequestOutcome::Recorded);
@@ -102,7 +102,7 @@ async fn the_same_merge_request_again_is_its_repetition() {
 async fn a_lease_that_ran_out_does_not_mark_the_effect_of_another_as_delivered() {
     let world = World::with_waiting(1).await;
     let batch = world.claimed("round-1").await;
-    let _ = world.run(&LeaseDeliveries { scope: Scope::Batch(batch), limit: 10, token: LeaseToken::random() }).await;
+    let _ = world.run(&LeaseDeliveries { scope: Scope::Batch(batch), effects: 10, events: 10, token: LeaseToken::random() }).await;
     let key: String = world.scalar("SELECT dedup_key FROM outbox WHERE kind = 'open_merge_request'", ()).await;
     let unit = RecordMergeRequest { delivery: (key, LeaseToken::random()), ..record_merge_request(batch, 7) };
     assert_eq!(world.run(&unit).await, RecordMergeRequestOutcome::Recorded);
