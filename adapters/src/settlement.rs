@@ -140,6 +140,26 @@ fn theirs(round: &Round, facts: &MrFacts) -> Theirs {
     }
 }
 
+/// What forge and Git say of a batch, for a person who decides against them.
+#[derive(Debug, Clone)]
+pub struct Look {
+    pub theirs: Theirs,
+    pub on_target: OnTarget,
+    /// The commit that brought it to the target branch, where it is there with our content.
+    pub commit: Option<String>,
+    pub url: Option<String>,
+}
+
+/// Looks, and changes nothing.
+///
+/// # Errors
+/// Only where the database could not be asked.
+pub async fn look<F: Forge, E: Outbound>(relay: &Relay<F, E>, round: &Round) -> Result<Look, StoreError> {
+    let observed = observe(&relay.forge, round).await;
+    let (on_target, commit) = ask_target(relay, round, observed.facts.as_ref()).await?;
+    Ok(Look { theirs: observed.theirs, on_target, commit, url: observed.facts.map(|facts| facts.url) })
+}
+
 /// Decides, asking Git and the target's pipeline where the decision depends on them.
 async fn decide_fully<F: Forge, E: Outbound>(
     relay: &Relay<F, E>,

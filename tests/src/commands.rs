@@ -12,6 +12,7 @@ use shared::transactions::block::Block;
 use shared::transactions::claim::Claim;
 use shared::transactions::deliveries::LeaseToken;
 use shared::transactions::fail::Fail;
+use shared::transactions::fail_as_ordered::FailAsOrdered;
 use shared::transactions::record_merge_request::RecordMergeRequest;
 use shared::transactions::record_render::RecordRender;
 use shared::transactions::succeed::Succeed;
@@ -116,6 +117,13 @@ pub fn begin_fail(batch: BatchId, cause: FailCause) -> BeginFail {
 
 pub fn fail(batch: BatchId, by: &str) -> Fail {
     Fail { batch, by: by.to_owned() }
+}
+
+/// As the version shows it: `abort` or `requeue` on an operator's word.
+pub fn fail_as_ordered(batch: BatchId, version: u64, cause: FailCause) -> FailAsOrdered {
+    let code = if cause == FailCause::Rejected { "aborted" } else { "requeued" };
+    let (by, code, message) = (format!("{code}:operator"), code.to_owned(), format!("{code} by {OPERATOR}"));
+    FailAsOrdered { batch, version, by, cause, code, message }
 }
 
 pub fn block(batch: BatchId) -> Block {

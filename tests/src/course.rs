@@ -9,6 +9,7 @@ use shared::transactions::batch_row::SettleOutcome;
 use shared::transactions::begin_fail::BeginFail;
 use shared::transactions::claim::Claim;
 use shared::transactions::close_failed::CloseFailed;
+use shared::transactions::fail_as_ordered::FailAsOrdered;
 use shared::transactions::reconcile_late_merge::ReconcileLateMerge;
 use shared::transactions::record_render::{Expelled, RecordRender};
 use shared::transactions::recover::{Recover, RecoverTo};
@@ -17,7 +18,8 @@ use shared::transactions::withdraw::WithdrawOutcome;
 use shared::{Guarded, Store, StoreError};
 
 use crate::commands::{
-    OPERATOR, admit, begin_fail, block, claim, fail, grant, principal, record_merge_request, record_render, succeed, withdraw,
+    OPERATOR, admit, begin_fail, block, claim, fail, fail_as_ordered, grant, principal, record_merge_request, record_render, succeed,
+    withdraw,
 };
 use crate::deadline::within;
 use crate::world::World;
@@ -29,6 +31,8 @@ pub struct State {
     pub member: OperationId,
     /// Of the member's operation.
     pub version: u64,
+    /// Of the batch.
+    batch_version: u64,
     waiting: OperationId,
 }
 
@@ -47,6 +51,7 @@ pub enum Command {
     FailRequeueing,
     FailRejecting,
     FailHalving,
+    FailAsOrdered,
     Block,
     Unblock,
     WithdrawMember,
@@ -57,7 +62,7 @@ pub enum Command {
 }
 
 impl Command {
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 17] = [
         Self::Admit,
         Self::Claim,
         Self::RecordRender,
@@ -67,6 +72,7 @@ impl Command {
         Self::FailRequeueing,
         Self::FailRejecting,
         Self::FailHalving,
+        Self::FailAsOrdered,
         Self::Block,
         Self::Unblock,
         Self::WithdrawMember,
@@ -77,7 +83,7 @@ impl Command {
     ];
 
     /// Those that another is met by. A `fail` is one command, whatever the batch fails for.
-    pub const OTHERS: [Self; 12] = [
+    pub const OTHERS: [Self; 13] = [
         Self::Admit,
         Self::Claim,
         Self::RecordRender,
@@ -85,6 +91,7 @@ impl Command {
         Self::Succeed,
         Self::BeginFail,
         Self::FailRequeueing,
+        Self::FailAsOrdered,
         Self::Block,
         Self::Unblock,
         Self::WithdrawMember,
@@ -123,7 +130,8 @@ impl Command {
             _ => {}
         }
         let version = world.scalar("SELECT version FROM operation WHERE operation_id = ?", (&member,)).await;
-        State { world, batch, member, version, waiting }
+        let batch_version = world.scalar("SELECT version FROM merge_batch WHERE id = ?", (batch,)).await;
+        State { world, batch, member, version, batch_version, waiting }
     }
 
     pub fn unit_name(self) -> &'static str {
@@ -135,6 +143,7 @@ impl Command {
             Self::Succeed => "succeed",
             Self::BeginFail => "begin_fail",
             Self::FailRequeueing | Self::FailRejecting | Self::FailHalving => "fail",
+            Self::FailAsOrdered => "fail_as_ordered",
             Self::Block => "block",
             Self::Unblock => "unblock",
             Self::WithdrawMember | Self::WithdrawWaiting => "withdraw",
@@ -158,6 +167,10 @@ impl Command {
             Self::Succeed => spawned(store, succeed(batch, by)),
             Self::BeginFail => spawned(store, BeginFail { by: by.to_owned(), ..begin_fail(batch, FailCause::Infrastructure) }),
             Self::FailRequeueing | Self::FailRejecting | Self::FailHalving => spawned(store, fail(batch, by)),
+            Self::FailAsOrdered => {
+                let unit = fail_as_ordered(batch, state.batch_version, FailCause::Rejected);
+                spawned(store, FailAsOrdered { by: by.to_owned(), ..unit })
+            }
             Self::Block => spawned(store, block(batch)),
             Self::Unblock => spawned(store, Unblock { batch }),
             Self::WithdrawMember => spawned(store, withdraw(&state.member)),

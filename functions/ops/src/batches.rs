@@ -1,5 +1,7 @@
 //! Batches: aborted, requeued, let run on.
 
+mod confirmed;
+
 use std::time::Instant;
 
 use adapters::forge::Forge;
@@ -33,23 +35,37 @@ pub const ABORT: Ending = Ending { action: "abort", cause: FailCause::Rejected, 
 /// Its members wait again.
 pub const REQUEUE: Ending = Ending { action: "requeue", cause: FailCause::Infrastructure, code: "requeued" };
 
+impl Ending {
+    fn message(self, command: &Command) -> String {
+        format!("{} by {}: {}", self.code, command.actor, command.reason)
+    }
+}
+
+/// The operator has looked, and answers for it that the batch's change is not merged: field of `abort` and `requeue`
+/// for a batch of which forge and Git tell different things, or nothing.
+const NOT_MERGED: &str = "confirm_not_merged";
+
 pub async fn end<F: Forge, E: Outbound>(
     relay: &Relay<F, E>,
-    fields: Fields,
+    mut fields: Fields,
     ending: Ending,
     stop_at: Instant,
 ) -> Result<Answer, StoreError> {
+    let is_confirmed = fields.flag(NOT_MERGED).unwrap_or(false);
     let (command, batch) = match batch_command(fields, ending.action) {
         Ok(understood) => understood,
         Err(problems) => return Ok(Answer::malformed(problems)),
     };
+    if is_confirmed && let Some(answer) = confirmed::end(relay, batch, &command, ending, stop_at).await? {
+        return Ok(answer);
+    }
     let unit = BeginFail {
         batch,
         // The audit record that names actor and reason; a principal may be longer than a key has room for.
         by: command.audit_id(),
         cause: ending.cause,
         code: ending.code.to_owned(),
-        message: format!("{} by {}: {}", ending.code, command.actor, command.reason),
+        message: ending.message(&command),
     };
     let (outcome, state) = run(relay, unit, batch, command).await?;
     let answer = Answer::from_outcome(outcome, |refusal| explain(&refusal, batch, &state, |now| now.code() == Some(ending.code)));
@@ -151,7 +167,10 @@ fn explain(refusal: &SettleOutcome, batch: BatchId, state: &Value, is_so_already
             let status = now.status().unwrap_or("gone");
             let reason = match now.fail_code() {
                 Some(code) if status == BatchStatus::Running.name() || status == BatchStatus::Blocked.name() => {
-                    format!("batch {batch} is failing already (code {code}); wait until it has failed, the sweep sees to it")
+                    format!(
+                        "batch {batch} is failing already (code {code}); wait until it has failed, the sweep sees to it; where forge and Git \
+                         keep it from that (why tells), look yourself, then abort or requeue it with \"{NOT_MERGED}\": true"
+                    )
                 }
                 _ if status == BatchStatus::Running.name() => {
                     format!("batch {batch} is RUNNING and nothing holds it; abort or requeue it to end it")

@@ -4,6 +4,9 @@ use shared::StoreError;
 use shared::read::status::status;
 use shared::store::Store;
 
+/// A batch that fails is withdrawn and asked about each minute: one that has not ended after this long waits for a person.
+const FAILING_S_MAX: u64 = 30 * 60;
+
 /// One `partition_seen` for each partition, one `outbox_seen`. Ages are seconds, and 0 where nothing waits or runs.
 pub(crate) async fn tell(store: &Store) -> Result<(), StoreError> {
     let seen = status(store).await?;
@@ -16,6 +19,12 @@ pub(crate) async fn tell(store: &Store) -> Result<(), StoreError> {
             oldest_active_s = partition.active_batch.as_ref().map_or(0, |batch| batch.age_s),
             paused = partition.paused.is_some(),
         );
+        if let Some(batch) = &partition.active_batch
+            && let Some(code) = &batch.fail_code
+            && batch.progress_age_s > FAILING_S_MAX
+        {
+            tracing::error!(event = "alarm", alarm = "failing_too_long", batch = %batch.batch_id, code, failing_s = batch.progress_age_s);
+        }
     }
     let outbox = seen.outbox;
     tracing::info!(

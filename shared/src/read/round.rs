@@ -20,6 +20,7 @@ pub struct Round {
     pub partition: PartitionKey,
     pub token: ClaimToken,
     pub status: BatchStatus,
+    pub version: u64,
     pub fail_code: Option<String>,
     pub mr_iid: Option<u64>,
     pub mr_url: Option<String>,
@@ -66,7 +67,7 @@ const READ_BATCH: &str = "/* round.read_batch */ \
     SELECT b.partition_key, b.claim_token, b.status, b.fail_code, b.mr_iid, b.mr_url, b.start_sha, b.head_sha, b.step, \
            CASE WHEN b.mr_iid IS NULL AND b.runs_since < CURRENT_TIMESTAMP(6) - INTERVAL p.not_started_s SECOND THEN 1 \
                 WHEN b.progress_at < CURRENT_TIMESTAMP(6) - INTERVAL p.no_progress_s SECOND THEN 2 \
-                WHEN b.runs_since < CURRENT_TIMESTAMP(6) - INTERVAL p.total_s SECOND THEN 3 ELSE 0 END \
+                WHEN b.runs_since < CURRENT_TIMESTAMP(6) - INTERVAL p.total_s SECOND THEN 3 ELSE 0 END, b.version \
     FROM merge_batch b JOIN merge_partition p ON p.partition_key = b.partition_key WHERE b.id = ?";
 
 const READ_PROJECT: &str = "/* round.read_project */ \
@@ -102,12 +103,12 @@ pub async fn project(store: &Store, partition: &PartitionKey) -> Result<Option<(
     Ok(row.map(|(project, project_id, target_branch, ..)| (project, project_id, target_branch)))
 }
 
-type BatchColumns = (String, Vec<u8>, i64, Option<String>, Option<u64>, Option<String>, Option<String>, Option<String>, String, i64);
+type BatchColumns = (String, Vec<u8>, i64, Option<String>, Option<u64>, Option<String>, Option<String>, Option<String>, String, i64, u64);
 type ProjectColumns = (String, Option<u64>, String, String, u64);
 
 pub async fn round(store: &Store, batch: BatchId) -> Result<Option<Round>, StoreError> {
     let Some(columns) = store.first::<BatchColumns>(READ_BATCH, (batch,)).await? else { return Ok(None) };
-    let (partition, token, status, fail_code, mr_iid, mr_url, start_sha, head_sha, step, overdue) = columns;
+    let (partition, token, status, fail_code, mr_iid, mr_url, start_sha, head_sha, step, overdue, version) = columns;
     let missing = || StoreError::corrupt(format!("batch {batch} belongs to the partition {partition}, which does not exist"));
     let project_columns = store.first::<ProjectColumns>(READ_PROJECT, (&partition,)).await?.ok_or_else(missing)?;
     let (project, project_id, target_branch, prefixes, infra_attempts_max) = project_columns;
@@ -116,6 +117,7 @@ pub async fn round(store: &Store, batch: BatchId) -> Result<Option<Round>, Store
         id: batch,
         token: token_from(&token)?,
         status: BatchStatus::from_code(status)?,
+        version,
         fail_code,
         mr_iid,
         mr_url,

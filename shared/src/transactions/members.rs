@@ -34,6 +34,8 @@ pub struct Member {
     pub version: u64,
     pub expiry_rejections: u64,
     pub content_attempts: u64,
+    /// A batch that carried it failed by its content, and it may be the one to blame.
+    pub is_suspect: bool,
 }
 
 /// How one member's claim ends.
@@ -58,7 +60,7 @@ pub enum Ended {
 
 const READ_MEMBERS: &str = "/* members.read */ \
     SELECT r.id, r.operation_id, o.subject_id, o.target_key, o.action, o.requested_by, \
-           o.withdraw_requested_at IS NOT NULL, o.version, b.expiry_rejections, r.content_attempts \
+           o.withdraw_requested_at IS NOT NULL, o.version, b.expiry_rejections, r.content_attempts, r.suspect_of IS NOT NULL \
     FROM merge_batch_request r \
     JOIN operation o ON o.operation_id = r.operation_id \
     JOIN binding b ON b.subject_id = o.subject_id AND b.target_key = o.target_key \
@@ -116,7 +118,7 @@ const RECORD_OPEN_OUTCOMES: &str = "/* members.record_open_outcomes */ \
     STRAIGHT_JOIN merge_batch_member m FORCE INDEX (PRIMARY) ON m.batch_id = ? AND m.operation_id = j.operation_id \
     SET m.outcome = j.outcome, m.evidence = j.evidence WHERE m.outcome IS NULL";
 
-type Columns = (u64, String, String, String, i64, String, i64, u64, u64, u64);
+type Columns = (u64, String, String, String, i64, String, i64, u64, u64, u64, i64);
 
 /// The members that are still in the batch, in the order of their rows.
 pub async fn read(tx: &mut Tx<'_>, batch: BatchId) -> Result<Vec<Member>, StoreError> {
@@ -124,7 +126,8 @@ pub async fn read(tx: &mut Tx<'_>, batch: BatchId) -> Result<Vec<Member>, StoreE
 }
 
 fn member_from(columns: Columns) -> Result<Member, StoreError> {
-    let (row, operation, subject_id, target_key, action, requested_by, withdraw, version, expiry_rejections, content_attempts) = columns;
+    let (row, operation, subject_id, target_key, action, requested_by, withdraw, version, expiry_rejections, content_attempts, suspect) =
+        columns;
     Ok(Member {
         row,
         operation: OperationId::parse(operation).map_err(|why| StoreError::corrupt(why.to_string()))?,
@@ -136,6 +139,7 @@ fn member_from(columns: Columns) -> Result<Member, StoreError> {
         version,
         expiry_rejections,
         content_attempts,
+        is_suspect: suspect == 1,
     })
 }
 

@@ -10,6 +10,7 @@ pub mod command;
 pub mod commanded;
 pub mod deliveries;
 pub mod fail;
+pub mod fail_as_ordered;
 pub mod members;
 pub mod note_progress;
 pub mod pause;

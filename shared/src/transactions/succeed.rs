@@ -5,9 +5,10 @@
 
 use crate::error::StoreError;
 use crate::ids::BatchId;
-use crate::outbox::Effect;
+use crate::outbox::{Effect, kind};
 use crate::state::{BatchStatus, MemberOutcome};
 use crate::transactions::batch_row::{SettleOutcome, lock_gate_of};
+use crate::transactions::fail::suspects_wait;
 use crate::transactions::members::{self, Ended, MemberEnd};
 use crate::tx::{Decision, Guarded, Tx, commit, refuse, rerun};
 
@@ -49,7 +50,10 @@ impl Guarded for Succeed {
                 evidence: row.mr_url.clone(),
             })
             .collect();
-        let effects = vec![Effect::publish_batch("batch.succeeded", &batch, BatchStatus::Succeeded), Effect::delete_branch(&batch)];
+        let mut effects = vec![Effect::publish_batch("batch.succeeded", &batch, BatchStatus::Succeeded), Effect::delete_branch(&batch)];
+        if suspects_wait(tx, &row.partition).await? {
+            effects.push(Effect::on_batch(kind::START_ROUND, &batch)); // A bisection does not wait for the schedule.
+        }
         match members::end(tx, &batch, &self.by, ends, effects).await? {
             Ended::All => commit(SettleOutcome::Settled),
             Ended::Preempted => rerun(SettleOutcome::Preempted { status: row.status }),

@@ -84,6 +84,7 @@ each_first!(
     a_failure_that_requeues_and_every_other: FailRequeueing,
     a_failure_that_rejects_and_every_other: FailRejecting,
     a_failure_that_halves_and_every_other: FailHalving,
+    a_failure_on_an_operators_word_and_every_other: FailAsOrdered,
     blocking_and_every_other: Block,
     unblocking_and_every_other: Unblock,
     a_withdrawal_from_a_batch_and_every_other: WithdrawMember,

@@ -3,6 +3,7 @@
 mod auditing;
 mod batches;
 mod closing;
+mod contradicted;
 mod doctoring;
 mod explaining;
 mod looks;

@@ -47,7 +47,9 @@ fn failing(batch: &BatchFacts, pending: &[PendingEffect]) -> Why {
             effect.due_at
         ),
         None => {
-            "the sweep asks the forge until the answer is final, then Git, and then it fails; on the target branch it succeeds".to_owned()
+            "the sweep asks the forge until the answer is final, then Git, and then it fails; on the target branch it succeeds. Where they \
+                 contradict each other for good, an operator who has looked aborts or requeues it with \"confirm_not_merged\": true"
+                .to_owned()
         }
     };
     let reason = format!("batch {} is to fail, {why}; it keeps the slot until that is final", batch.batch_id);

@@ -193,6 +193,10 @@ impl Scene<'_> {
             (Step::Succeed, _, Some(batch)) => drop(self.run(&succeed(batch, "settler")).await),
             (Step::BeginFail(cause), _, Some(batch)) => drop(self.run(&begin_fail(batch, cause)).await),
             (Step::Fail, _, Some(batch)) => drop(self.run(&fail(batch, "settler")).await),
+            (Step::FailAsOrdered(cause), _, Some(batch)) => {
+                let version = self.walker.world.scalar("SELECT version FROM merge_batch WHERE id = ?", (batch,)).await;
+                drop(self.run(&fail_as_ordered(batch, version, cause)).await);
+            }
             (Step::Block, _, Some(batch)) => drop(self.run(&block(batch)).await),
             (Step::Unblock, _, Some(batch)) => drop(self.run(&Unblock { batch }).await),
             _ => {}

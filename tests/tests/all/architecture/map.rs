@@ -25,6 +25,8 @@ pub enum Step {
     Succeed,
     BeginFail(FailCause),
     Fail,
+    /// As an operator orders it, against what forge and Git say.
+    FailAsOrdered(FailCause),
     Block,
     Unblock,
     CloseFailed,
@@ -32,7 +34,7 @@ pub enum Step {
     Recover(OperationStatus),
 }
 
-const STEPS: [Step; 20] = [
+const STEPS: [Step; 22] = [
     Step::Grant,
     Step::Revoke,
     Step::RevokeExpired,
@@ -46,6 +48,8 @@ const STEPS: [Step; 20] = [
     Step::BeginFail(FailCause::Infrastructure),
     Step::BeginFail(FailCause::Rejected),
     Step::Fail,
+    Step::FailAsOrdered(FailCause::Infrastructure),
+    Step::FailAsOrdered(FailCause::Rejected),
     Step::Block,
     Step::Unblock,
     Step::CloseFailed,
@@ -150,6 +154,8 @@ impl Map {
 /// does not look at the count.
 fn is_moot(place: &str, step: Step) -> bool {
     let rejections = place.strip_prefix("binding ").and_then(|rest| rest.split(' ').nth(1)).unwrap_or("0");
-    let leads_on = [Step::RevokeExpired, Step::Claim, Step::BeginFail(FailCause::Rejected), Step::Fail].contains(&step);
+    let leads_on =
+        [Step::RevokeExpired, Step::Claim, Step::BeginFail(FailCause::Rejected), Step::FailAsOrdered(FailCause::Rejected), Step::Fail]
+            .contains(&step);
     rejections == "1" && !leads_on || rejections != "0" && step == Step::Revoke
 }
