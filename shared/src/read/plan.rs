@@ -62,7 +62,12 @@ pub async fn plan(store: &Store, key: &PartitionKey) -> Result<Option<Plan>, Sto
     }
     let last_was_suspects = store.first::<(i64,)>(READ_LAST_WAS_SUSPECTS, (key, 0)).await? == Some((1,));
     let chosen = choose(&candidates, &paths, limits, last_was_suspects);
-    Ok(Some(Plan { partition, holder, candidates, paths, chosen }))
+    let mut plan = Plan { partition, holder, candidates, paths, chosen };
+    if plan.is_held_back() {
+        // As the claim does: a bisection does not wait for those whose turn it is and who would be held back.
+        plan.chosen = choose(&plan.candidates, &plan.paths, limits, false);
+    }
+    Ok(Some(plan))
 }
 
 /// The changes that the members ask for, in their order; one that was claimed or withdrawn and purged meanwhile is left out.

@@ -33,6 +33,7 @@ mod settle_counts;
 mod settle_wishes;
 mod settlement_table;
 mod stale_writes;
+mod sweeping;
 mod target_races;
 mod template;
 mod withdraw;
