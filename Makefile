@@ -8,7 +8,7 @@ export PATH := $(PATH):$(CURDIR)/.muster/venv/bin
 # More words for the test runner: make test ARGS='admission_is_idempotent'
 ARGS ?=
 
-.PHONY: help run demo watch test check-template sizes clean
+.PHONY: help run demo watch test test-mariadb check-template sizes clean
 .DEFAULT_GOAL := help
 
 help: ## List the targets
@@ -28,6 +28,10 @@ test: ## Run all tests against a real MySQL (DATABASE_URL is used if set)
 	@$(MUSTER) tools nextest
 	@$(MUSTER) with-mysql -- cargo nextest run --workspace --no-tests=fail $(ARGS)
 	@if grep -rqsE '^\s*//[/!] ```(rust)?$$' --include='*.rs' shared adapters functions local; then cargo test --quiet --workspace --doc; fi
+
+test-mariadb: ## Run the tests of the database against a real MariaDB 10.11 (MARIADB_URL is used if set)
+	@$(MUSTER) tools nextest
+	@$(MUSTER) with-mariadb -- cargo nextest run --workspace --profile mariadb --no-tests=fail $(ARGS)
 
 check-template: ## Check template.yaml offline: cfn-lint, SAM, what SAM makes of it, checkov
 	@$(MUSTER) tools stack lint

@@ -3,11 +3,12 @@
 mod demo;
 mod partition;
 mod watch;
-mod with_mysql;
+mod with_server;
 
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
+use local::mysql::Brand;
 use local::{environment, migrations, tools};
 
 const USAGE: &str = "\
@@ -17,6 +18,7 @@ usage: cargo run -q -p local -- COMMAND
   demo                               the same, then stop
   watch                              start everything, with hot reload of the functions
   with-mysql -- PROGRAM ARGUMENTS…   run a program with DATABASE_URL set: the given one, or a fresh MySQL of our own
+  with-mariadb -- PROGRAM ARGUMENTS… the same with a MariaDB: the one of MARIADB_URL, or a fresh one
   tools SET…                         make sure that pinned tools are in .muster/venv: stack, lint, lambda, nextest, deny
   migrate                            bring the database of DATABASE_URL to the schema of this version";
 
@@ -38,7 +40,8 @@ async fn run() -> Result<ExitCode> {
         ["run"] => demo::run(true).await,
         ["demo"] => demo::run(false).await,
         ["watch"] => watch::run().await,
-        ["with-mysql", "--", program, arguments @ ..] => with_mysql::run(program, arguments).await,
+        ["with-mysql", "--", program, arguments @ ..] => with_server::run(Brand::MySql, program, arguments).await,
+        ["with-mariadb", "--", program, arguments @ ..] => with_server::run(Brand::MariaDb, program, arguments).await,
         ["tools", sets @ ..] => {
             tools::ensure(sets)?;
             Ok(ExitCode::SUCCESS)

@@ -1,4 +1,4 @@
-//! A MySQL server of our own: fetched if the machine has none, started empty, gone with us.
+//! A MySQL or MariaDB server of our own: fetched if the machine has none, started empty, gone with us.
 
 mod datadir;
 mod debian;
@@ -15,6 +15,8 @@ use tokio::time::{Instant, sleep, timeout};
 use crate::places::{RunFolder, free_port};
 use crate::supervised::{LOG, Supervised};
 use program::Program;
+
+pub use program::Brand;
 
 /// From start to first answer; a cold disk on a loaded machine needs some of it.
 const START_LIMIT: Duration = Duration::from_secs(60);
@@ -45,18 +47,19 @@ impl Server {
     }
 }
 
-/// Starts a fresh server on a free port of 127.0.0.1, fetching MySQL first if this machine has none.
+/// Starts a fresh server on a free port of 127.0.0.1, fetching it first if this machine has none.
 ///
 /// # Errors
 /// If no server can be found or fetched, or if it does not start: the message ends with its log.
-pub async fn start() -> Result<Server> {
-    let program = tokio::task::spawn_blocking(program::find_or_fetch).await.context("looking for MySQL was interrupted")??;
+pub async fn start(brand: Brand) -> Result<Server> {
+    let program =
+        tokio::task::spawn_blocking(move || program::find_or_fetch(brand)).await.context("looking for a server was interrupted")??;
     for _ in 0..PORT_TRIES {
         if let Some(server) = start_on_free_port(&program).await? {
             return Ok(server);
         }
     }
-    bail!("other programs took the port of MySQL {PORT_TRIES} times in a row: try again on a quieter machine")
+    bail!("other programs took the port of {brand} {PORT_TRIES} times in a row: try again on a quieter machine")
 }
 
 /// `None` if another program took the port first.
@@ -73,6 +76,9 @@ async fn start_on_free_port(program: &Program) -> Result<Option<Server>> {
         .arg(format!("--pid-file={}", folder.path().join("pid").display()))
         .arg(format!("--log-error={}", folder.path().join(LOG).display()))
         .args(OPTIONS);
+    if program.brand == Brand::MySql {
+        command.arg("--mysqlx=OFF");
+    }
     let mut server = Supervised::start(&command, folder.path(), &socket_folder)?;
     let until = Instant::now() + START_LIMIT;
     while let Err(silence) = answers(port).await {
@@ -80,10 +86,10 @@ async fn start_on_free_port(program: &Program) -> Result<Option<Server>> {
             if server.log().contains("Bind on TCP/IP port") {
                 return Ok(None);
             }
-            bail!("MySQL ended while starting ({status}). Its log:\n{}", server.log());
+            bail!("{} ended while starting ({status}). Its log:\n{}", program.brand, server.log());
         }
         if Instant::now() > until {
-            bail!("MySQL did not answer within {START_LIMIT:?}: {silence:#}. Its log:\n{}", server.log());
+            bail!("{} did not answer within {START_LIMIT:?}: {silence:#}. Its log:\n{}", program.brand, server.log());
         }
         sleep(Duration::from_millis(50)).await;
     }
@@ -93,9 +99,8 @@ async fn start_on_free_port(program: &Program) -> Result<Option<Server>> {
 
 /// Durable across a crash of the server, not of the machine: a test's data need no more. `performance_schema` stays
 /// on, because tests look at locks there.
-const OPTIONS: [&str; 9] = [
+const OPTIONS: [&str; 8] = [
     "--bind-address=127.0.0.1",
-    "--mysqlx=OFF",
     "--skip-log-bin",
     "--max-connections=500",
     "--innodb-buffer-pool-size=256M",
@@ -106,12 +111,12 @@ const OPTIONS: [&str; 9] = [
 ];
 
 async fn create_database(port: u16) -> Result<String> {
-    let mut connection = Conn::new(root(port)).await.context("MySQL answered once and then no more")?;
+    let mut connection = Conn::new(root(port)).await.context("the server answered once and then no more")?;
     connection
         .query_drop(format!("CREATE DATABASE {DATABASE} CHARACTER SET utf8mb4"))
         .await
         .context("the first database cannot be created")?;
-    connection.disconnect().await.context("the first connection to MySQL did not close")?;
+    connection.disconnect().await.context("the first connection to the server did not close")?;
     Ok(format!("mysql://root@127.0.0.1:{port}/{DATABASE}"))
 }
 

@@ -165,7 +165,7 @@ async fn start_database() -> Result<(String, Option<mysql::Server>)> {
             (url, None)
         }
         None => {
-            let server = mysql::start().await?;
+            let server = mysql::start(mysql::Brand::MySql).await?;
             say(format!("MySQL {} answers", server.version));
             (server.url.clone(), Some(server))
         }

@@ -5,6 +5,7 @@
 
 pub mod audit;
 pub mod decide;
+mod dialect;
 pub mod error;
 pub mod ids;
 pub mod moment;

@@ -15,9 +15,12 @@ use crate::tx::{Decision, Guarded, Point, Probe, Tx};
 
 /// One SET per connection: isolation without gap locks, one clock in UTC, locks waited for briefly,
 /// and `wait_timeout` as the server's fuse for a holder that froze or vanished.
-const SESSION: &str = "SET SESSION transaction_isolation = 'READ-COMMITTED', time_zone = '+00:00', \
-     innodb_lock_wait_timeout = 3, wait_timeout = 10, \
-     sql_mode = 'STRICT_ALL_TABLES,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION,ONLY_FULL_GROUP_BY'";
+const SESSION: &str = concat!(
+    "SET SESSION ",
+    crate::isolation_variable!(),
+    " = 'READ-COMMITTED', time_zone = '+00:00', innodb_lock_wait_timeout = 3, wait_timeout = 10, \
+     sql_mode = 'STRICT_ALL_TABLES,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION,ONLY_FULL_GROUP_BY'"
+);
 
 /// Below the server's `wait_timeout`, with room for the checkout itself.
 const IDLE_LIMIT: Duration = Duration::from_secs(8);

@@ -79,7 +79,8 @@ pub async fn connect(url: &str, without_database: bool) -> Conn {
         builder = builder.db_name(None::<String>);
     }
     let mut conn = Conn::new(builder).await.expect("the server of DATABASE_URL can be reached");
-    conn.query_drop("SET SESSION transaction_isolation = 'READ-COMMITTED', time_zone = '+00:00'").await.expect("a session can be set up");
+    let session = concat!("SET SESSION ", shared::isolation_variable!(), " = 'READ-COMMITTED', time_zone = '+00:00'");
+    conn.query_drop(session).await.expect("a session can be set up");
     conn
 }
 

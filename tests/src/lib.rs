@@ -3,6 +3,7 @@
 //!
 //! Panics are the errors of a test: each says what was expected and what was there.
 
+pub mod codes;
 pub mod commands;
 pub mod course;
 pub mod deadline;
@@ -13,6 +14,7 @@ pub mod probes;
 pub mod proxy;
 pub mod rows;
 pub mod steps;
+pub mod waits;
 pub mod world;
 
 pub use commands::*;

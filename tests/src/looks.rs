@@ -87,7 +87,7 @@ impl World {
     /// Every table of ours, with the columns that are not generated.
     async fn tables(&self) -> Vec<(String, String)> {
         let sql = "SELECT CONCAT(table_name), GROUP_CONCAT(column_name ORDER BY ordinal_position) FROM information_schema.columns \
-                   WHERE table_schema = DATABASE() AND table_name <> 'refinery_schema_history' AND generation_expression = '' GROUP BY table_name";
+                   WHERE table_schema = DATABASE() AND table_name <> 'refinery_schema_history' AND COALESCE(generation_expression, '') = '' GROUP BY table_name";
         self.rows(sql, ()).await
     }
 }

@@ -11,7 +11,7 @@ use tokio::sync::Mutex;
 use crate::commands::{admit, claim, grant};
 use crate::deadline::{DEADLINE, until};
 use crate::lease::{Lease, connect, lease};
-use crate::proxy::{Cut, Proxy};
+use crate::proxy::{Cut, Harm, Moment, Proxy};
 
 /// Connections of the store that [`World::run`] uses.
 const CONNECTIONS: usize = 4;
@@ -137,14 +137,38 @@ impl World {
     }
 
     pub async fn store_behind_with(&self, cut: Cut, times: u32, change: impl FnOnce(&mut StoreOptions)) -> (Store, Proxy) {
+        self.store_harmed(Moment::Commit, Harm::Cut(cut), times, change).await
+    }
+
+    /// A store behind a network in which the next `times` transactions that come to this moment meet this harm.
+    pub async fn store_harmed(&self, moment: Moment, harm: Harm, times: u32, change: impl FnOnce(&mut StoreOptions)) -> (Store, Proxy) {
         let opts = Opts::from_url(&self.lease.url).expect("the URL of a lease");
-        let proxy = Proxy::start(format!("{}:{}", opts.ip_or_hostname(), opts.tcp_port()), cut, times).await;
+        let proxy = Proxy::start(format!("{}:{}", opts.ip_or_hostname(), opts.tcp_port()), moment, harm, times).await;
         let (scheme, address) = self.lease.url.split_once("://").expect("the URL of a lease");
         let (user, rest) = address.split_once('@').map_or((String::new(), address), |(user, rest)| (format!("{user}@"), rest));
         let (_, database) = rest.split_once('/').expect("the URL of a lease");
         let mut options = StoreOptions::new(format!("{scheme}://{user}127.0.0.1:{}/{database}", proxy.port));
         change(&mut options);
         (store_of(options), proxy)
+    }
+
+    /// The address of the database.
+    pub fn url(&self) -> &str {
+        &self.lease.url
+    }
+
+    /// Server-side numbers of all connections to this database.
+    pub async fn connections(&self) -> Vec<u64> {
+        self.rows("SELECT processlist_id FROM performance_schema.threads WHERE processlist_db = DATABASE()", ()).await
+    }
+
+    /// Returns once nobody is connected but these: what the others were in is committed or rolled back.
+    pub async fn until_only(&self, connections: &[u64]) {
+        until("the end of the other connections", async || {
+            let others = self.connections().await.into_iter().any(|one| !connections.contains(&one));
+            (!others).then_some(())
+        })
+        .await;
     }
 
     /// A raw session on the database, outside every rule.
@@ -191,20 +215,6 @@ impl World {
             // Not the process list: it shows statements, and cannot show one that holds a token's bytes.
             let left = format!("performance_schema.threads WHERE processlist_id = {connection}");
             (self.count(&left).await == 0).then_some(())
-        })
-        .await;
-    }
-
-    /// Returns once a transaction on this database waits for a row lock. May be dropped while it looks.
-    pub async fn until_somebody_waits_for_a_lock(&self) {
-        // Not innodb_trx: it is a cache that is renewed only when nobody has read it for 100 ms.
-        let waiting = "SELECT COUNT(*) FROM performance_schema.data_lock_waits w \
-                       JOIN performance_schema.threads t ON t.thread_id = w.requesting_thread_id WHERE t.processlist_db = DATABASE()";
-        // A session of its own: one whose answer was not awaited can never be used again.
-        let mut session = self.session().await;
-        until("a wait for a lock", async || {
-            let count: Option<u64> = session.query_first(waiting).await.expect("the waits for locks can be read");
-            (count != Some(0)).then_some(())
         })
         .await;
     }

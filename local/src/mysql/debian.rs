@@ -1,4 +1,4 @@
-//! Fetches MySQL and all of its libraries from Debian's unstable suite into one folder, and touches nothing else.
+//! Fetches a server and all of its libraries from a Debian suite into one folder, and touches nothing else.
 //!
 //! apt runs on folders of our own, against the mirror that the system is configured with. An empty status file makes
 //! it resolve the whole closure, the C library included, so what is unpacked runs on any older system. No root needed.
@@ -12,27 +12,57 @@ use anyhow::{Context, Result, bail};
 
 use crate::places;
 
-/// The suite whose MySQL is a current one; Debian's stable releases carry only MariaDB.
-const SUITE: &str = "sid";
-const WANTED: [&str; 3] = ["mysql-server-core", "mysql-client-core", "libc6"];
+/// What is fetched, and from where.
+pub struct Source {
+    /// As a person calls it.
+    pub name: &'static str,
+    /// Of `.muster`.
+    pub folder: &'static str,
+    pub suite: &'static str,
+    /// The first one is the server.
+    pub wanted: &'static [&'static str],
+    pub megabytes: u32,
+    /// What to do where nothing can be fetched.
+    pub otherwise: &'static str,
+}
+
+/// From the suite whose MySQL is a current one; Debian's stable releases carry only MariaDB.
+pub const MYSQL: Source = Source {
+    name: "MySQL",
+    folder: "mysql",
+    suite: "sid",
+    wanted: &["mysql-server-core", "mysql-client-core", "libc6"],
+    megabytes: 55,
+    otherwise: "Install MySQL 8.0.16 or later so that `mysqld` is on PATH, or set DATABASE_URL to a running \
+                one (mysql://user:password@host:port/database).",
+};
+
+/// From the release whose MariaDB is a 10.11.
+pub const MARIADB: Source = Source {
+    name: "MariaDB",
+    folder: "mariadb",
+    suite: "bookworm",
+    wanted: &["mariadb-server-core", "libc6"],
+    megabytes: 15,
+    otherwise: "Set MARIADB_URL to a running MariaDB 10.11 (mysql://user:password@host:port/database).",
+};
+
 const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 
-const OTHERWISE: &str = "Install MySQL 8.0.16 or later so that `mysqld` is on PATH, or set DATABASE_URL to a running \
-                         one (mysql://user:password@host:port/database).";
-
 /// Downloads and unpacks into `root`, which appears only when complete.
-pub fn unpack(root: &Path) -> Result<()> {
-    let mirror = mirror()?;
+pub fn unpack(source: &'static Source, root: &Path) -> Result<()> {
+    let mirror = mirror(source)?;
     let started = std::time::Instant::now();
-    eprintln!("MySQL: none on this machine; fetching it from Debian's {SUITE} suite into .muster/mysql (about 55 MB, once)");
+    let Source { name, folder, suite, megabytes, .. } = source;
+    eprintln!("{name}: none here yet; fetching it from Debian's {suite} suite into .muster/{folder} (about {megabytes} MB, once)");
     let work = root.with_extension("unfinished");
     if work.exists() {
         fs::remove_dir_all(&work).with_context(|| format!("cannot remove {}", work.display()))?;
     }
-    let apt = Apt::prepare(&work.join("apt"), &mirror)?;
+    let apt = Apt::prepare(source, &work.join("apt"), &mirror)?;
     apt.run(&["update"])?;
     let names = apt.closure()?;
-    eprintln!("MySQL: downloading {} packages", names.len());
+    eprintln!("{name}: downloading {} packages", names.len());
     let packages = work.join("packages");
     let files = work.join("files");
     fs::create_dir_all(&packages)?;
@@ -47,37 +77,47 @@ pub fn unpack(root: &Path) -> Result<()> {
     }
     fs::rename(&files, root).with_context(|| format!("cannot name the folder {}", root.display()))?;
     fs::remove_dir_all(&work).with_context(|| format!("cannot remove {}", work.display()))?;
-    eprintln!("MySQL: ready after {:.1} s", started.elapsed().as_secs_f32());
+    eprintln!("{name}: ready after {:.1} s", started.elapsed().as_secs_f32());
     Ok(())
 }
 
-/// The dynamic loader that came with the unpacked server; its libraries lie beside it.
+/// The dynamic loader that came with the unpacked server.
 pub fn loader(root: &Path) -> Result<PathBuf> {
-    let libraries = root.join("usr/lib");
-    fs::read_dir(&libraries)
-        .with_context(|| format!("cannot read {}", libraries.display()))?
-        .flatten()
-        .filter_map(|folder| fs::read_dir(folder.path()).ok())
+    libraries(root)
+        .iter()
+        .filter_map(|folder| fs::read_dir(folder).ok())
         .flat_map(Iterator::flatten)
         .map(|file| file.path())
         .find(|path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("ld-linux")))
-        .with_context(|| format!("no loader below {}: remove {} to fetch MySQL anew", libraries.display(), root.display()))
+        .with_context(|| format!("no loader below {}: remove that folder to fetch the server anew", root.display()))
+}
+
+/// Where the unpacked libraries lie: in newer releases below `/usr` alone, in older ones below `/` too.
+pub fn libraries(root: &Path) -> Vec<PathBuf> {
+    ["usr/lib", "lib"]
+        .iter()
+        .filter_map(|folder| fs::read_dir(root.join(folder)).ok())
+        .flat_map(Iterator::flatten)
+        .map(|folder| folder.path())
+        .filter(|folder| folder.is_dir() && folder.to_string_lossy().contains("-linux-"))
+        .collect()
 }
 
 /// The system's own mirror of this Debian release, as apt itself reads its configuration.
-fn mirror() -> Result<String> {
+fn mirror(source: &Source) -> Result<String> {
+    let Source { name: product, suite: wanted, otherwise, .. } = source;
     let release = fs::read_to_string("/etc/os-release").unwrap_or_default();
     let field = |name: &str| {
         release.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix('=')).map(|value| value.trim_matches('"').to_owned())
     };
     if field("ID").as_deref() != Some("debian") {
-        bail!("this machine has no MySQL, and it can be fetched only on Debian. {OTHERWISE}");
+        bail!("this machine has no {product}, and it can be fetched only on Debian. {otherwise}");
     }
     let codename = field("VERSION_CODENAME").unwrap_or_default();
     let output = Command::new("apt-get")
         .args(["indextargets", "--format", "$(RELEASE) $(COMPONENT) $(REPO_URI)", "Created-By: Packages"])
         .output()
-        .with_context(|| format!("this machine has no MySQL and no `apt-get` to fetch it. {OTHERWISE}"))?;
+        .with_context(|| format!("this machine has no {product} and no `apt-get` to fetch it. {otherwise}"))?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     text.lines()
         .filter_map(|line| {
@@ -85,25 +125,26 @@ fn mirror() -> Result<String> {
             Some((words.next()?, words.next()?, words.next()?))
         })
         .find(|(suite, component, _)| {
-            *component == "main" && (*suite == codename || ["stable", "testing", "unstable", SUITE].contains(suite))
+            *component == "main" && (*suite == codename || ["stable", "testing", "unstable", wanted].contains(suite))
         })
         .map(|(_, _, uri)| uri.to_owned())
-        .with_context(|| format!("apt is configured with no mirror of Debian's main component. {OTHERWISE}"))
+        .with_context(|| format!("apt is configured with no mirror of Debian's main component. {otherwise}"))
 }
 
 struct Apt {
+    source: &'static Source,
     options: Vec<String>,
 }
 
 impl Apt {
-    fn prepare(folder: &Path, mirror: &str) -> Result<Self> {
+    fn prepare(source: &'static Source, folder: &Path, mirror: &str) -> Result<Self> {
         for part in ["lists/partial", "cache/archives/partial"] {
             let part = folder.join(part);
             fs::create_dir_all(&part).with_context(|| format!("cannot create {}", part.display()))?;
         }
         let signed = if Path::new(KEYRING).exists() { format!("[signed-by={KEYRING}] ") } else { String::new() };
         let sources = folder.join("sources.list");
-        fs::write(&sources, format!("deb {signed}{mirror} {SUITE} main\n"))?;
+        fs::write(&sources, format!("deb {signed}{mirror} {} main\n", source.suite))?;
         let status = folder.join("status");
         fs::write(&status, "")?;
         let mut options = vec![
@@ -122,7 +163,7 @@ impl Apt {
             // apt's own unprivileged user could not write into a folder of ours.
             options.push("-oAPT::Sandbox::User=root".to_owned());
         }
-        Ok(Self { options })
+        Ok(Self { source, options })
     }
 
     fn run(&self, words: &[&str]) -> Result<String> {
@@ -134,8 +175,10 @@ impl Apt {
             Command::new("apt-get").args(&self.options).args(words).current_dir(folder).output().context("`apt-get` cannot be started")?;
         if !output.status.success() {
             bail!(
-                "fetching MySQL failed in `apt-get {}`: is the network reachable? {OTHERWISE} apt-get says:\n{}",
+                "fetching {} failed in `apt-get {}`: is the network reachable? {} apt-get says:\n{}",
+                self.source.name,
                 words.first().copied().unwrap_or_default(),
+                self.source.otherwise,
                 String::from_utf8_lossy(&output.stderr).trim()
             );
         }
@@ -145,7 +188,7 @@ impl Apt {
     /// What an installation into an empty system would bring. Names change in this suite, so they are never written down.
     fn closure(&self) -> Result<Vec<String>> {
         let mut words = vec!["-s", "--no-install-recommends", "install"];
-        words.extend(WANTED);
+        words.extend(self.source.wanted);
         let plan = self.run(&words)?;
         let names: Vec<String> = plan
             .lines()
@@ -153,8 +196,9 @@ impl Apt {
             .filter(|name| !is_unneeded(name))
             .map(str::to_owned)
             .collect();
-        if !names.iter().any(|name| name.starts_with("mysql-server-core")) {
-            bail!("Debian's {SUITE} suite offers no {} at the moment. {OTHERWISE}", WANTED[0]);
+        let Source { suite, wanted, otherwise, .. } = self.source;
+        if !names.iter().any(|name| name.starts_with(wanted[0])) {
+            bail!("Debian's {suite} suite offers no {} at the moment. {otherwise}", wanted[0]);
         }
         Ok(names)
     }

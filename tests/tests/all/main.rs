@@ -20,6 +20,7 @@ mod interleavings;
 mod journeys;
 mod late_merge;
 mod lost_commit;
+mod mariadb;
 mod migrations;
 mod never_blocked;
 mod ops;

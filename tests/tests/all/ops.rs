@@ -13,7 +13,6 @@ mod requests;
 mod retention;
 mod targets;
 
-use muster_tests::deadline::until;
 use muster_tests::journey::{Journey, stop_at};
 use muster_tests::{OPERATOR, World};
 use serde_json::{Value, json};
@@ -79,13 +78,6 @@ async fn signed(world: &World, action: &str, answer: &Value) {
     let sql = "SELECT action, actor, reason FROM audit_record WHERE dedup_key = ?";
     let record: Vec<(String, String, String)> = world.rows(sql, (id,)).await;
     assert_eq!(record, [(action.to_owned(), OPERATOR.to_owned(), "because of a test".to_owned())]);
-}
-
-/// Returns once a unit stands at the row of a target that another one holds.
-async fn stands_at_a_target(world: &World) {
-    let sql = "SELECT COUNT(*) FROM performance_schema.data_lock_waits w JOIN performance_schema.data_locks l \
-               ON l.engine_lock_id = w.requesting_engine_lock_id WHERE l.object_schema = DATABASE() AND l.object_name = 'target'";
-    until("a unit that waits for a target", async || (world.scalar::<u64>(sql, ()).await > 0).then_some(())).await;
 }
 
 #[tokio::test]

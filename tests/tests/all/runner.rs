@@ -226,7 +226,7 @@ async fn a_demoted_writer_is_a_fault_and_its_connection_is_dropped() {
     let world = World::new().await;
     let count = Count::new();
     let store = world.store_with(|options| {
-        options.session = vec!["transaction_read_only = 1".to_owned()];
+        options.session = vec!["/*!80016 transaction_read_only *//*M!100600 tx_read_only */ = 1".to_owned()];
         options.probe = Some(count.clone());
     });
     let connection = connection_of(&store).await;
@@ -264,7 +264,10 @@ async fn a_session_has_the_isolation_the_clock_and_the_limits_of_the_design() {
     let world = World::new().await;
     let store = world.store();
     let row: Option<(String, String, u64, u64, String)> = store
-        .first("SELECT @@transaction_isolation, @@time_zone, @@innodb_lock_wait_timeout, @@wait_timeout, @@sql_mode", ())
+        .first(
+            concat!("SELECT ", shared::isolation_of_session!(), ", @@time_zone, @@innodb_lock_wait_timeout, @@wait_timeout, @@sql_mode"),
+            (),
+        )
         .await
         .expect("an answer");
     let (isolation, zone, lock_wait, wait, mode) = row.expect("a row");

@@ -2,13 +2,12 @@
 
 use std::collections::BTreeSet;
 
+use muster_tests::codes::{is_check_violation, names_check};
 use muster_tests::rows::{ID, insert};
 use muster_tests::*;
 use mysql_async::prelude::Queryable;
 use shared::StoreError;
 use shared::state::{Action, BatchStatus, BindingStatus, FailCause, MemberOutcome, OperationStatus, Trigger};
-
-const CHECK_VIOLATED: u16 = 3819;
 
 type Wrong = (&'static str, &'static str, &'static [(&'static str, &'static str)]);
 
@@ -100,7 +99,9 @@ const WRONG_ROWS: &[Wrong] = &[
 #[tokio::test]
 async fn every_check_refuses_the_row_it_is_there_for() {
     let world = World::empty().await;
-    let named = "SELECT LOWER(constraint_name) FROM information_schema.check_constraints WHERE constraint_schema = DATABASE()";
+    // MariaDB adds one of its own to each JSON column, called as the column is.
+    let named = "SELECT LOWER(constraint_name) FROM information_schema.check_constraints \
+                 WHERE constraint_schema = DATABASE() AND constraint_name LIKE 'ck\\_%'";
     let in_the_schema: BTreeSet<String> = world.rows::<String>(named, ()).await.into_iter().collect();
     let tested: BTreeSet<String> = WRONG_ROWS.iter().map(|(check, ..)| (*check).to_owned()).collect();
     assert_eq!(tested, in_the_schema, "a CHECK without a row that it refuses may as well not be there");
@@ -111,11 +112,11 @@ async fn every_check_refuses_the_row_it_is_there_for() {
     }
     for (check, table, otherwise) in WRONG_ROWS {
         let (code, message) = world.sql_refused(&insert(table, otherwise), ()).await;
-        assert!(code == CHECK_VIOLATED && message.contains(&format!("'{check}'")), "{table} {otherwise:?}: {code} {message}");
+        assert!(is_check_violation(code) && names_check(&message, check), "{table} {otherwise:?}: {code} {message}");
     }
     // Breaks two at once: which of them is named depends on the sql_mode.
     let (code, message) = world.sql_refused(&insert("merge_partition", &[("max_requests", "0")]), ()).await;
-    assert_eq!(code, CHECK_VIOLATED, "{message}");
+    assert!(is_check_violation(code), "{code} {message}");
 }
 
 #[tokio::test]
@@ -153,7 +154,7 @@ async fn the_schema_and_the_code_know_the_same_states() {
                 world.sql(&sql, ()).await;
                 world.sql(&format!("DELETE FROM {table}"), ()).await;
             } else {
-                assert_eq!(world.sql_refused(&sql, ()).await.0, CHECK_VIOLATED, "{table}.{column} {code}");
+                assert!(is_check_violation(world.sql_refused(&sql, ()).await.0), "{table}.{column} {code}");
             }
         }
     }

@@ -20,19 +20,23 @@ const READ_KEYS: &str = "/* doctor.read_keys */ \
            CAST(GROUP_CONCAT(column_name, IF(sub_part IS NULL, '', ' prefix') ORDER BY seq_in_index SEPARATOR ',') AS CHAR) \
     FROM information_schema.statistics WHERE table_schema = DATABASE() GROUP BY table_name, index_name";
 
-/// Only MySQL has keys that are kept and not used.
-const READ_INVISIBLE_KEYS: &str = "/* doctor.read_invisible_keys */ \
+const READ_INVISIBLE_KEYS: &str = concat!(
+    "/* doctor.read_invisible_keys */ \
     SELECT DISTINCT CAST(table_name AS CHAR), CAST(index_name AS CHAR) FROM information_schema.statistics \
-    WHERE table_schema = DATABASE() AND is_visible = 'NO'";
+    WHERE table_schema = DATABASE() AND ",
+    crate::key_is_invisible!()
+);
 
 const READ_CHECKS: &str = "/* doctor.read_checks */ \
     SELECT CAST(table_name AS CHAR), CAST(constraint_name AS CHAR) FROM information_schema.table_constraints \
     WHERE constraint_schema = DATABASE() AND constraint_type = 'CHECK'";
 
-/// Only MySQL has CHECKs that are kept and not enforced.
-const READ_UNENFORCED_CHECKS: &str = "/* doctor.read_unenforced_checks */ \
+const READ_UNENFORCED_CHECKS: &str = concat!(
+    "/* doctor.read_unenforced_checks */ \
     SELECT CAST(table_name AS CHAR), CAST(constraint_name AS CHAR) FROM information_schema.table_constraints \
-    WHERE constraint_schema = DATABASE() AND constraint_type = 'CHECK' AND enforced = 'NO'";
+    WHERE constraint_schema = DATABASE() AND constraint_type = 'CHECK' AND ",
+    crate::check_is_not_enforced!()
+);
 
 const COUNT_FOREIGN_KEYS: &str = "/* doctor.list_foreign_keys */ \
     SELECT CAST(table_name AS CHAR), CAST(constraint_name AS CHAR) FROM information_schema.table_constraints \
@@ -58,12 +62,8 @@ pub async fn examine(store: &Store) -> Result<Vec<Check>, StoreError> {
     let columns: Vec<ColumnRow> = store.rows(READ_COLUMNS, ()).await?;
     let keys: Vec<(String, String, i64, String)> = store.rows(READ_KEYS, ()).await?;
     let checks: Vec<(String, String)> = store.rows(READ_CHECKS, ()).await?;
-    let is_mysql = has_invisible_keys(store).await?;
-    let (invisible, unenforced) = if is_mysql {
-        (store.rows(READ_INVISIBLE_KEYS, ()).await?, store.rows(READ_UNENFORCED_CHECKS, ()).await?)
-    } else {
-        (Vec::new(), Vec::new())
-    };
+    let invisible: Vec<(String, String)> = store.rows(READ_INVISIBLE_KEYS, ()).await?;
+    let unenforced: Vec<(String, String)> = store.rows(READ_UNENFORCED_CHECKS, ()).await?;
     let version = match tables.contains_key(HISTORY_TABLE) {
         true => store.first::<(Option<i64>,)>(READ_SCHEMA_VERSION, ()).await?.and_then(|(version,)| version),
         false => None,
@@ -86,11 +86,6 @@ pub async fn examine(store: &Store) -> Result<Vec<Check>, StoreError> {
     let triggers = strange("trigger", store.rows(LIST_TRIGGERS, ()).await?, "which writes behind the guards");
     all.extend(Check::all("schema.triggers", triggers, "drop it, and read the events queue instead"));
     Ok(all)
-}
-
-async fn has_invisible_keys(store: &Store) -> Result<bool, StoreError> {
-    let version = store.first::<(String,)>("/* doctor.read_version */ SELECT VERSION()", ()).await?;
-    Ok(!version.is_some_and(|(version,)| version.contains("MariaDB")))
 }
 
 fn judge_version(found: Option<i64>) -> Check {

@@ -26,11 +26,15 @@ pub struct ServerFacts {
     pub flush_log: u64,
 }
 
-const READ_FACTS: &str = "/* doctor.read_facts */ SELECT JSON_OBJECT('isolation', @@SESSION.transaction_isolation, \
-    'time_zone', @@SESSION.time_zone, 'sql_mode', @@SESSION.sql_mode, 'lock_wait_timeout', @@SESSION.innodb_lock_wait_timeout, \
-    'wait_timeout', @@SESSION.wait_timeout, 'unique_checks', @@SESSION.unique_checks, 'read_only', @@GLOBAL.read_only, \
-    'log_bin', @@GLOBAL.log_bin, 'binlog_format', @@SESSION.binlog_format, 'autocommit', @@SESSION.autocommit, \
-    'flush_log', @@GLOBAL.innodb_flush_log_at_trx_commit)";
+/// `+ 0` makes a number of what MariaDB otherwise spells ON and OFF.
+const READ_FACTS: &str = concat!(
+    "/* doctor.read_facts */ SELECT JSON_OBJECT('isolation', ",
+    crate::isolation_of_session!(),
+    ", 'time_zone', @@SESSION.time_zone, 'sql_mode', @@SESSION.sql_mode, 'lock_wait_timeout', @@SESSION.innodb_lock_wait_timeout, \
+    'wait_timeout', @@SESSION.wait_timeout, 'unique_checks', @@SESSION.unique_checks + 0, 'read_only', @@GLOBAL.read_only + 0, \
+    'log_bin', @@GLOBAL.log_bin + 0, 'binlog_format', @@SESSION.binlog_format, 'autocommit', @@SESSION.autocommit + 0, \
+    'flush_log', @@GLOBAL.innodb_flush_log_at_trx_commit)"
+);
 
 const LOCK_WAIT_MAX_S: u64 = 5;
 const WAIT_TIMEOUT_MAX_S: u64 = 30;

@@ -9,7 +9,7 @@ use shared::transactions::command::{Command, CommandOutcome};
 use shared::transactions::set_partition::settings::PartitionWish;
 use shared::transactions::set_partition::{PartitionRefusal, SetPartition};
 
-use super::{already, order, refused, rehearsed_then_done, stands_at_a_target};
+use super::{already, order, refused, rehearsed_then_done};
 
 fn closing() -> SetPartition {
     SetPartition {
@@ -53,7 +53,7 @@ async fn an_admission_under_way_is_waited_for_before_the_partition_closes() {
         pause.reached().await;
         let store = world.store();
         let closing = tokio::spawn(async move { store.run(&closing()).await });
-        stands_at_a_target(&world).await;
+        world.until_somebody_waits_at("target").await;
         pause.release();
         assert!(matches!(admitting.await.expect("no panic"), Ok(AdmitOutcome::Admitted(_))));
         let closed = closing.await.expect("no panic").expect("an outcome");
@@ -71,7 +71,7 @@ async fn an_admission_that_comes_while_the_partition_closes_finds_it_closed() {
     pause.reached().await;
     let store = world.store();
     let admitting = tokio::spawn(async move { store.run(&admit(grant("alice", "db"))).await });
-    stands_at_a_target(&world).await;
+    world.until_somebody_waits_at("target").await;
     pause.release();
     assert!(matches!(closing.await.expect("no panic"), Ok(CommandOutcome::Done { .. })));
     let answer = admitting.await.expect("no panic").expect("an outcome");

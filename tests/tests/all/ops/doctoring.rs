@@ -40,16 +40,10 @@ const SABOTAGES: &[Sabotage] = &[
         "two batches of one partition may be active",
     ),
     (
-        "ALTER TABLE merge_batch DROP CHECK ck_batch_status",
+        "ALTER TABLE merge_batch DROP CONSTRAINT ck_batch_status",
         "ALTER TABLE merge_batch ADD CONSTRAINT ck_batch_status CHECK (status IN (1, 2, 3, 4))",
         "schema.checks",
         "merge_batch.ck_batch_status is missing",
-    ),
-    (
-        "ALTER TABLE operation ALTER CHECK ck_operation_status NOT ENFORCED",
-        "ALTER TABLE operation ALTER CHECK ck_operation_status ENFORCED",
-        "schema.checks",
-        "operation.ck_operation_status is not enforced",
     ),
     (
         "ALTER TABLE binding MODIFY subject_id VARCHAR(128) CHARACTER SET ascii COLLATE ascii_general_ci NOT NULL",
@@ -76,8 +70,8 @@ const SABOTAGES: &[Sabotage] = &[
         "merge_batch.step is missing",
     ),
     (
-        "ALTER TABLE merge_batch_request ALTER INDEX idx_waiting_rank INVISIBLE",
-        "ALTER TABLE merge_batch_request ALTER INDEX idx_waiting_rank VISIBLE",
+        "ALTER TABLE merge_batch_request ALTER INDEX idx_waiting_rank /*!80016 INVISIBLE *//*M!100600 IGNORED */",
+        "ALTER TABLE merge_batch_request ALTER INDEX idx_waiting_rank /*!80016 VISIBLE *//*M!100600 NOT IGNORED */",
         "schema.keys",
         "merge_batch_request.idx_waiting_rank is invisible",
     ),
@@ -120,9 +114,18 @@ const SABOTAGES: &[Sabotage] = &[
     ),
 ];
 
+/// MySQL can switch off one CHECK of the schema, MariaDB all of a session's.
+const UNENFORCED: Sabotage = (
+    "ALTER TABLE operation ALTER CHECK ck_operation_status NOT ENFORCED",
+    "ALTER TABLE operation ALTER CHECK ck_operation_status ENFORCED",
+    "schema.checks",
+    "operation.ck_operation_status is not enforced",
+);
+const UNENFORCED_IN_SESSION: &str = "check_constraint_checks = 0";
+
 /// What a session is made to say, the check that must fail, and what its problem must name.
 const SESSIONS: &[(&str, &str, &str)] = &[
-    ("transaction_isolation = 'REPEATABLE-READ'", "session.isolation", "REPEATABLE-READ"),
+    (concat!(shared::isolation_variable!(), " = 'REPEATABLE-READ'"), "session.isolation", "REPEATABLE-READ"),
     ("time_zone = '+02:00'", "session.time_zone", "+02:00"),
     ("sql_mode = ''", "session.sql_mode", "not strict"),
     ("innodb_lock_wait_timeout = 50", "session.lock_wait_timeout", "50 s"),
@@ -157,6 +160,12 @@ impl Patient {
         doctor::examine(&store).await.expect("the database answers")
     }
 
+    async fn is_mariadb(&self) -> bool {
+        let store = Store::new(StoreOptions::new(&self.url)).expect("a well-formed address");
+        let version: Option<(String,)> = store.first("SELECT VERSION()", ()).await.expect("the database answers");
+        version.is_some_and(|(version,)| version.contains("MariaDB"))
+    }
+
     async fn end(mut self) {
         self.session.query_drop(format!("DROP DATABASE {}", self.name)).await.expect("it can be dropped");
     }
@@ -175,7 +184,9 @@ fn wrong(checks: &[Check]) -> Vec<(&str, &str)> {
 async fn every_sabotage_of_the_schema_is_named() {
     let mut patient = Patient::new("schema").await;
     assert_eq!(wrong(&patient.checks(&[]).await), [], "a fresh schema is well");
-    for (breaks, mends, name, problem) in SABOTAGES {
+    let is_mariadb = patient.is_mariadb().await;
+    let sabotages = SABOTAGES.iter().chain((!is_mariadb).then_some(&UNENFORCED));
+    for (breaks, mends, name, problem) in sabotages {
         patient.session.query_drop(*breaks).await.unwrap_or_else(|why| panic!("{breaks}: {why}"));
         let checks = patient.checks(&[]).await;
         let found = wrong(&checks);
@@ -194,6 +205,12 @@ async fn every_sabotage_of_the_session_is_named_and_no_other() {
         let checks = patient.checks(&[assignment]).await;
         let found = wrong(&checks);
         assert!(matches!(found[..], [(check, told)] if check == *name && told.contains(problem)), "{assignment}: {found:?}");
+    }
+    if patient.is_mariadb().await {
+        let checks = patient.checks(&[UNENFORCED_IN_SESSION]).await;
+        let found = wrong(&checks);
+        let told = |(check, told): &(&str, &str)| *check == "schema.checks" && told.contains("is not enforced");
+        assert!(!found.is_empty() && found.iter().all(told), "{found:?}");
     }
     patient.end().await;
 }

@@ -8,7 +8,7 @@ use shared::transactions::admit::AdmitOutcome;
 use shared::transactions::command::{Command, CommandOutcome};
 use shared::transactions::set_target::SetTarget;
 
-use super::{already, ask, order, refused, rehearsed_then_done, stands_at_a_target};
+use super::{already, ask, order, refused, rehearsed_then_done};
 
 fn capacity(seats: Option<u64>) -> SetTarget {
     SetTarget {
@@ -111,7 +111,7 @@ async fn a_capacity_that_is_set_beside_an_admission_or_a_withdrawal_counts_right
                 tokio::spawn(async move { assert_eq!(format!("{:?}", second.run(&unit).await.expect("an outcome")), "Withdrawn") })
             }
         };
-        stands_at_a_target(&world).await;
+        world.until_somebody_waits_at("target").await;
         pause.release();
         a.await.expect("no panic");
         other.await.expect("no panic");

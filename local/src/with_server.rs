@@ -1,20 +1,27 @@
-//! Runs a program with a database: the given one, or a MySQL that lives as long as the program.
+//! Runs a program with a database: the given one, or a server that lives as long as the program.
 
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Command as Plain, ExitCode, ExitStatus};
 
 use anyhow::{Context, Result};
+use local::environment;
 use local::interrupt::{Interrupt, Interrupts};
-use local::{environment, mysql};
+use local::mysql::{self, Brand};
 use tokio::process::{Child, Command};
 
+/// The program gets the server's address as DATABASE_URL, whichever brand it is of.
+///
 /// Exits as the program does, or with 128 + the signal that ended it, as a shell would.
-pub async fn run(program: &str, arguments: &[&str]) -> Result<ExitCode> {
-    if environment::variable("DATABASE_URL").is_some() {
-        let error = Plain::new(program).args(arguments).exec();
+pub async fn run(brand: Brand, program: &str, arguments: &[&str]) -> Result<ExitCode> {
+    let given = match brand {
+        Brand::MySql => "DATABASE_URL",
+        Brand::MariaDb => "MARIADB_URL",
+    };
+    if let Some(url) = environment::variable(given) {
+        let error = Plain::new(program).args(arguments).env("DATABASE_URL", url).exec();
         return Err(error).with_context(|| format!("`{program}` cannot be started"));
     }
-    let server = mysql::start().await?;
+    let server = mysql::start(brand).await?;
     let outcome = until_it_ends(program, arguments, &server.url).await;
     server.stop().await?;
     Ok(exit_code(outcome?))
