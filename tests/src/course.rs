@@ -1,13 +1,14 @@
 //! Every command, with the state in which it has the most to do.
 
 use std::future::Future;
+use std::ops::Deref;
 use std::pin::Pin;
 
-use shared::ids::{BatchId, ClaimToken, OperationId, Principal};
+use shared::ids::{BatchId, OperationId, Principal};
 use shared::state::{FailCause, OperationStatus};
+use shared::transactions::admit::Admit;
 use shared::transactions::batch_row::SettleOutcome;
 use shared::transactions::begin_fail::BeginFail;
-use shared::transactions::claim::Claim;
 use shared::transactions::close_failed::CloseFailed;
 use shared::transactions::fail_as_ordered::FailAsOrdered;
 use shared::transactions::reconcile_late_merge::ReconcileLateMerge;
@@ -18,8 +19,8 @@ use shared::transactions::withdraw::WithdrawOutcome;
 use shared::{Guarded, Store, StoreError};
 
 use crate::commands::{
-    OPERATOR, admit, begin_fail, block, claim, fail, fail_as_ordered, grant, principal, record_merge_request, record_render, succeed,
-    withdraw,
+    OPERATOR, admit, begin_fail, block, claim, fail, fail_as_ordered, grant, key, principal, record_merge_request, record_render,
+    succeed, withdraw,
 };
 use crate::deadline::within;
 use crate::world::World;
@@ -27,13 +28,49 @@ use crate::world::World;
 /// Two members in a batch, one request that waits, ten seats.
 pub struct State {
     pub world: World,
+    pub cast: Cast,
+}
+
+/// Whom the commands are about. Told as one line, so that another process can play the same.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Cast {
     pub batch: BatchId,
     pub member: OperationId,
     /// Of the member's operation.
     pub version: u64,
     /// Of the batch.
-    batch_version: u64,
-    waiting: OperationId,
+    pub batch_version: u64,
+    pub waiting: OperationId,
+}
+
+impl Deref for State {
+    type Target = Cast;
+
+    fn deref(&self) -> &Cast {
+        &self.cast
+    }
+}
+
+impl Cast {
+    pub fn to_line(&self) -> String {
+        format!("{} {} {} {} {}", self.batch.0, self.member, self.version, self.batch_version, self.waiting)
+    }
+
+    /// # Panics
+    /// On anything that [`Self::to_line`] does not make.
+    pub fn of_line(line: &str) -> Self {
+        let words: Vec<&str> = line.split(' ').collect();
+        let [batch, member, version, batch_version, waiting] = words[..] else { panic!("no cast: {line}") };
+        let operation = |id: &str| OperationId::parse(id).expect("an operation");
+        let number = |text: &str| text.parse().expect("a number");
+        Self {
+            batch: BatchId(number(batch)),
+            member: operation(member),
+            version: number(version),
+            batch_version: number(batch_version),
+            waiting: operation(waiting),
+        }
+    }
 }
 
 /// A command on its way.
@@ -131,7 +168,13 @@ impl Command {
         }
         let version = world.scalar("SELECT version FROM operation WHERE operation_id = ?", (&member,)).await;
         let batch_version = world.scalar("SELECT version FROM merge_batch WHERE id = ?", (batch,)).await;
-        State { world, batch, member, version, batch_version, waiting }
+        State { world, cast: Cast { batch, member, version, batch_version, waiting } }
+    }
+
+    /// # Panics
+    /// If no command is called so.
+    pub fn named(name: &str) -> Self {
+        Self::ALL.into_iter().find(|one| format!("{one:?}") == name).unwrap_or_else(|| panic!("no command is called {name}"))
     }
 
     pub fn unit_name(self) -> &'static str {
@@ -153,14 +196,14 @@ impl Command {
         }
     }
 
-    /// The command as it runs against this state, named after who runs it.
-    pub fn run(self, store: Store, state: &State, by: &'static str) -> Running {
-        let batch = state.batch;
+    /// The command as it runs against this state. From the same runner it is the same command again.
+    pub fn run(self, store: Store, cast: &Cast, by: &str) -> Running {
+        let batch = cast.batch;
         match self {
-            Self::Admit => spawned(store, admit(grant("dave", "db"))),
-            Self::Claim => spawned(store, Claim { token: ClaimToken::random(), ..claim("") }),
+            Self::Admit => spawned(store, Admit { operation: application_of(by), key: key(by), ..admit(grant("dave", "db")) }),
+            Self::Claim => spawned(store, claim(by)),
             Self::RecordRender => {
-                let expelled = Expelled { operation: state.member.clone(), code: "base_mismatch", reason: "changed".to_owned() };
+                let expelled = Expelled { operation: cast.member.clone(), code: "base_mismatch", reason: "changed".to_owned() };
                 spawned(store, RecordRender { by: by.to_owned(), expelled: vec![expelled], ..record_render(batch) })
             }
             Self::RecordMergeRequest => spawned(store, record_merge_request(batch, 7)),
@@ -168,21 +211,27 @@ impl Command {
             Self::BeginFail => spawned(store, BeginFail { by: by.to_owned(), ..begin_fail(batch, FailCause::Infrastructure) }),
             Self::FailRequeueing | Self::FailRejecting | Self::FailHalving => spawned(store, fail(batch, by)),
             Self::FailAsOrdered => {
-                let unit = fail_as_ordered(batch, state.batch_version, FailCause::Rejected);
+                let unit = fail_as_ordered(batch, cast.batch_version, FailCause::Rejected);
                 spawned(store, FailAsOrdered { by: by.to_owned(), ..unit })
             }
             Self::Block => spawned(store, block(batch)),
             Self::Unblock => spawned(store, Unblock { batch }),
-            Self::WithdrawMember => spawned(store, withdraw(&state.member)),
-            Self::WithdrawWaiting => spawned(store, withdraw(&state.waiting)),
+            Self::WithdrawMember => spawned(store, withdraw(&cast.member)),
+            Self::WithdrawWaiting => spawned(store, withdraw(&cast.waiting)),
             Self::LateMerge => spawned(store, ReconcileLateMerge { batch, by: by.to_owned(), merge_sha: "b".repeat(40) }),
             Self::Recover => {
-                let (operation, version) = (state.member.clone(), state.version);
+                let (operation, version) = (cast.member.clone(), cast.version);
                 spawned(store, Recover { operation, version, to: RecoverTo::Waiting, actor: principal(OPERATOR) })
             }
-            Self::CloseFailed => spawned(store, CloseFailed { operation: state.member.clone(), actor: Principal::muster() }),
+            Self::CloseFailed => spawned(store, CloseFailed { operation: cast.member.clone(), actor: Principal::muster() }),
         }
     }
+}
+
+/// The same for the same runner.
+fn application_of(by: &str) -> OperationId {
+    let number = by.bytes().fold(0_u64, |sum, byte| (sum * 31 + u64::from(byte)) % (1 << 48));
+    OperationId::parse(format!("01890000-0000-7000-8000-{number:012x}")).expect("an operation")
 }
 
 fn spawned<G: Guarded + Send + 'static>(store: Store, unit: G) -> Running
