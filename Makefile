@@ -8,7 +8,7 @@ export PATH := $(PATH):$(CURDIR)/.muster/venv/bin
 # More words for the test runner: make test ARGS='admission_is_idempotent'
 ARGS ?=
 
-.PHONY: help run demo watch test test-mariadb check-template sizes clean
+.PHONY: help run demo watch test test-mariadb storm check-template sizes clean
 .DEFAULT_GOAL := help
 
 help: ## List the targets
@@ -32,6 +32,12 @@ test: ## Run all tests against a real MySQL (DATABASE_URL is used if set)
 test-mariadb: ## Run the tests of the database against a real MariaDB 10.11 (MARIADB_URL is used if set)
 	@$(MUSTER) tools nextest
 	@$(MUSTER) with-mariadb -- cargo nextest run --workspace --profile mariadb --no-tests=fail $(ARGS)
+
+storm: ## 64 triggers x 500 rounds, admissions and settlements all at once; some minutes
+	@$(MUSTER) tools nextest
+	@rm -f .muster/storm.txt
+	@$(MUSTER) with-mysql -- cargo nextest run --workspace --profile long --run-ignored only --no-capture -E 'test(=storm::at_full_size)'
+	@cat .muster/storm.txt
 
 check-template: ## Check template.yaml offline: cfn-lint, SAM, what SAM makes of it, checkov
 	@$(MUSTER) tools stack lint

@@ -36,6 +36,7 @@ mod settle_counts;
 mod settle_wishes;
 mod settlement_table;
 mod stale_writes;
+mod storm;
 mod sweeping;
 mod target_races;
 mod template;
