@@ -8,7 +8,7 @@ export PATH := $(PATH):$(CURDIR)/.muster/venv/bin
 # More words for the test runner: make test ARGS='admission_is_idempotent'
 ARGS ?=
 
-.PHONY: help run demo watch test test-mariadb storm check-template sizes clean
+.PHONY: help run demo watch test test-mariadb storm soak check-template sizes clean
 .DEFAULT_GOAL := help
 
 help: ## List the targets
@@ -38,6 +38,12 @@ storm: ## 64 triggers x 500 rounds, admissions and settlements all at once; some
 	@rm -f .muster/storm.txt
 	@$(MUSTER) with-mysql -- cargo nextest run --workspace --profile long --run-ignored only --no-capture -E 'test(=storm::at_full_size)'
 	@cat .muster/storm.txt
+
+soak: ## Histories against the reference model for SOAK_S seconds (300)
+	@$(MUSTER) tools nextest
+	@rm -f .muster/soak.txt
+	@$(MUSTER) with-mysql -- cargo nextest run --workspace --profile long --run-ignored only --no-capture -E 'test(=model::soak)'
+	@cat .muster/soak.txt
 
 check-template: ## Check template.yaml offline: cfn-lint, SAM, what SAM makes of it, checkov
 	@$(MUSTER) tools stack lint

@@ -24,6 +24,7 @@ mod late_merge;
 mod lost_commit;
 mod mariadb;
 mod migrations;
+mod model;
 mod never_blocked;
 mod ops;
 mod outages;
