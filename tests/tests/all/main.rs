@@ -26,6 +26,7 @@ mod mariadb;
 mod migrations;
 mod model;
 mod never_blocked;
+mod no_connection;
 mod ops;
 mod outages;
 mod record;
