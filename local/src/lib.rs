@@ -8,6 +8,7 @@ pub mod functions;
 pub mod gitlab;
 pub mod interrupt;
 pub mod migrations;
+pub mod mutants;
 pub mod mysql;
 pub mod places;
 pub mod progress;

@@ -9,7 +9,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
 use local::mysql::Brand;
-use local::{environment, migrations, tools};
+use local::{environment, migrations, mutants, tools};
 
 const USAGE: &str = "\
 usage: cargo run -q -p local -- COMMAND
@@ -20,6 +20,7 @@ usage: cargo run -q -p local -- COMMAND
   with-mysql -- PROGRAM ARGUMENTS…   run a program with DATABASE_URL set: the given one, or a fresh MySQL of our own
   with-mariadb -- PROGRAM ARGUMENTS… the same with a MariaDB: the one of MARIADB_URL, or a fresh one
   tools SET…                         make sure that pinned tools are in .muster/venv: stack, lint, lambda, nextest, deny
+  mutants [ID…]                      try the mutants of tests/mutants.yaml, or those whose ids begin so, against their killers
   migrate                            bring the database of DATABASE_URL to the schema of this version";
 
 #[tokio::main]
@@ -46,6 +47,7 @@ async fn run() -> Result<ExitCode> {
             tools::ensure(sets)?;
             Ok(ExitCode::SUCCESS)
         }
+        ["mutants", wanted @ ..] => mutants::run(wanted).await,
         ["migrate"] => migrate().await,
         _ => bail!("unknown command\n{USAGE}"),
     }

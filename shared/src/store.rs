@@ -274,6 +274,7 @@ impl Store {
     /// One plain SELECT on autocommit, without locks; asked once more where the connection had died.
     pub async fn rows<T: FromRow + Send + 'static>(&self, sql: &'static str, params: impl Into<Params>) -> Result<Vec<T>, StoreError> {
         let params = params.into();
+        let sql = self.inner.probe.as_ref().map_or(sql, |probe| probe.text(sql));
         let reading = async {
             let mut held = self.checkout().await?;
             let mut answer = held.conn.exec::<Row, _, _>(sql, params.clone()).await;

@@ -74,6 +74,11 @@ pub enum Point<'a> {
 /// Watches units statement by statement. Tests pause, fail or end the process at a point of their choice.
 pub trait Probe: Send + Sync {
     fn reached<'a>(&'a self, point: Point<'a>) -> Pin<Box<dyn Future<Output = Result<(), StoreError>> + Send + 'a>>;
+
+    /// The text to run in place of this statement: tests take a guard away and see what dies of it.
+    fn text(&self, sql: &'static str) -> &'static str {
+        sql
+    }
 }
 
 /// An open transaction. After any failed statement but an answered duplicate it takes no further one:
@@ -105,16 +110,16 @@ impl<'c> Tx<'c> {
         self.statements
     }
 
-    async fn reach(&mut self, sql: &str) -> Result<(), StoreError> {
+    /// The text to run: `sql` itself, unless a test wants another.
+    async fn reach(&mut self, sql: &'static str) -> Result<&'static str, StoreError> {
         if self.failed {
             return Err(StoreError::corrupt(format!("the unit {} went on after a failed statement", self.unit)));
         }
         self.statements += 1;
-        if let Some(probe) = self.probe {
-            let point = Point::Statement { unit: self.unit, n: self.statements, sql };
-            probe.reached(point).await.inspect_err(|_| self.failed = true)?;
-        }
-        Ok(())
+        let Some(probe) = self.probe else { return Ok(sql) };
+        let point = Point::Statement { unit: self.unit, n: self.statements, sql };
+        probe.reached(point).await.inspect_err(|_| self.failed = true)?;
+        Ok(probe.text(sql))
     }
 
     fn fail(&mut self, sql: &str, error: MysqlError) -> StoreError {
@@ -127,7 +132,7 @@ impl<'c> Tx<'c> {
         sql: &'static str,
         params: impl Into<Params> + Send,
     ) -> Result<Vec<T>, StoreError> {
-        self.reach(sql).await?;
+        let sql = self.reach(sql).await?;
         let answer: Result<Vec<Row>, _> = self.conn.exec(sql, params.into()).await;
         match answer {
             Ok(rows) => typed(sql, rows),
@@ -146,7 +151,7 @@ impl<'c> Tx<'c> {
     /// A guarded write: the number of rows whose guard held. Every such statement raises `version`,
     /// so that a row that matched is a row that changed.
     pub async fn write(&mut self, sql: &'static str, params: impl Into<Params> + Send) -> Result<u64, StoreError> {
-        self.reach(sql).await?;
+        let sql = self.reach(sql).await?;
         match self.conn.exec_drop(sql, params.into()).await {
             Ok(()) => Ok(self.conn.affected_rows()),
             Err(error) => Err(self.fail(sql, error)),
@@ -164,7 +169,7 @@ impl<'c> Tx<'c> {
 
     /// An INSERT whose duplicate is an answer; the transaction goes on after it.
     pub async fn insert_new(&mut self, sql: &'static str, params: impl Into<Params> + Send) -> Result<Inserted, StoreError> {
-        self.reach(sql).await?;
+        let sql = self.reach(sql).await?;
         match self.conn.exec_drop(sql, params.into()).await {
             Ok(()) => Ok(Inserted::New(self.conn.last_insert_id().unwrap_or(0))),
             Err(MysqlError::Server(server)) if server.code == code::DUPLICATE_KEY => {

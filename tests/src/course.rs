@@ -19,8 +19,8 @@ use shared::transactions::withdraw::WithdrawOutcome;
 use shared::{Guarded, Store, StoreError};
 
 use crate::commands::{
-    OPERATOR, admit, begin_fail, block, claim, fail, fail_as_ordered, grant, key, principal, record_merge_request, record_render,
-    succeed, withdraw,
+    OPERATOR, admit, begin_fail, block, claim, fail, fail_as_ordered, grant, key, principal, record_merge_request, record_render, succeed,
+    withdraw,
 };
 use crate::deadline::within;
 use crate::world::World;

@@ -71,6 +71,23 @@ pub async fn lease() -> Lease {
     Lease { _session: session, url }
 }
 
+/// A database of our own beside a leased one, made anew: for what must not be left behind in a database that others get
+/// after us, or be asked of one that others had before. It is made anew by the next who wants it, too.
+///
+/// # Panics
+/// When the server cannot be reached or does not allow what a test database needs.
+pub async fn spare(purpose: &str) -> Lease {
+    let Lease { _session: mut session, url } = lease().await;
+    let server = Server::given();
+    let leased = url.strip_prefix(&format!("{}/", server.address)).and_then(|rest| rest.split('?').next()).expect("the URL of a lease");
+    let name = format!("{leased}_{purpose}");
+    session.query_drop(format!("DROP DATABASE IF EXISTS {name}")).await.expect("a test database can be dropped");
+    session.query_drop(format!("CREATE DATABASE {name} CHARACTER SET utf8mb4")).await.expect("and created");
+    let url = server.url_of(&name);
+    migrations::apply(&url).await.expect("the migrations apply to an empty database");
+    Lease { _session: session, url }
+}
+
 /// A session with the clock and the isolation of Muster's own.
 pub async fn connect(url: &str, without_database: bool) -> Conn {
     let opts = Opts::from_url(url).expect("DATABASE_URL is of the form mysql://user:password@host:port/database");

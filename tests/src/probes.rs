@@ -40,11 +40,11 @@ impl At {
     }
 }
 
-fn name_of(sql: &str) -> &str {
+pub(crate) fn name_of(sql: &str) -> &str {
     sql.trim_start().strip_prefix("/*").and_then(|rest| rest.split_once("*/")).map_or("", |(name, _)| name.trim())
 }
 
-type Reached<'a> = Pin<Box<dyn Future<Output = Result<(), StoreError>> + Send + 'a>>;
+pub(crate) type Reached<'a> = Pin<Box<dyn Future<Output = Result<(), StoreError>> + Send + 'a>>;
 
 /// Stops the first unit of a name that reaches a point, until it is released.
 pub struct Pause {

@@ -10,7 +10,9 @@ use tokio::sync::Mutex;
 
 use crate::commands::{admit, claim, grant};
 use crate::deadline::{DEADLINE, until};
+use crate::history::{History, fill};
 use crate::lease::{Lease, connect, lease};
+use crate::mutated::Mutated;
 use crate::proxy::{Cut, Harm, Moment, Proxy};
 
 /// Connections of the store that [`World::run`] uses.
@@ -28,7 +30,15 @@ pub struct World {
 impl World {
     /// An empty database: no partition yet.
     pub async fn empty() -> Self {
-        let lease = lease().await;
+        Self::on(lease().await).await
+    }
+
+    /// An empty database that nobody gets after us, however it is left; made anew, which takes a second.
+    pub async fn spare(purpose: &str) -> Self {
+        Self::on(crate::lease::spare(purpose).await).await
+    }
+
+    async fn on(lease: Lease) -> Self {
         let sql = Mutex::new(connect(&lease.url, false).await);
         let store = store_of(StoreOptions { connections: CONNECTIONS, ..StoreOptions::new(&lease.url) });
         Self { store, sql, lease, waiting: Vec::new() }
@@ -57,6 +67,13 @@ impl World {
         )
         .await;
         self
+    }
+
+    /// The partition `default` with a history.
+    pub async fn with_history(history: History) -> Self {
+        let world = Self::empty().await;
+        fill(&mut world.session().await, history).await;
+        world
     }
 
     /// A target with so many seats; `None`: not counted.
@@ -220,7 +237,10 @@ impl World {
     }
 }
 
-fn store_of(options: StoreOptions) -> Store {
+fn store_of(mut options: StoreOptions) -> Store {
+    if let Some(mutant) = crate::mutated::chosen() {
+        options.probe = Some(Mutated::around(options.probe.take(), mutant));
+    }
     Store::new(options).expect("the URL of a lease is well-formed")
 }
 

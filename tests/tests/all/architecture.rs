@@ -59,7 +59,7 @@ async fn the_units_make_the_transitions_of_the_table_and_no_other() {
 #[test]
 fn every_statement_that_writes_a_state_is_the_guard_of_a_row() {
     let named: BTreeSet<String> = table().into_iter().map(|row| row.statement).collect();
-    let writing: BTreeSet<String> = statements::all().into_iter().filter(|one| one.writes_a_state()).map(|one| one.name).collect();
+    let writing: BTreeSet<String> = statements::all().into_iter().filter(statements::writes_a_state).map(|one| one.name).collect();
     assert_eq!(named, writing);
 }
 

@@ -197,7 +197,8 @@ async fn a_unit_that_does_not_end_loses_its_connection_and_with_it_its_locks() {
         options.probe = Some(pause);
     });
     let connection = connection_of(&store).await;
-    let error = store.run(&Steps(vec![Step::Write(INSERT_A), Step::Write(TOUCH_ONE)])).await.expect_err("it never ends");
+    let unit = Steps(vec![Step::Write(INSERT_A), Step::Write(TOUCH_ONE)]);
+    let error = within("the limit of a unit", store.run(&unit)).await.expect_err("it never ends");
     assert!(matches!(error, StoreError::TimeLimit { unit: "steps", limit_ms: 200 }) && error.is_fault(), "{error:?}");
     // Another may take the row, once the server has seen the end of the connection.
     assert_eq!(world.run(&Steps(vec![Step::Write(TOUCH_ONE)])).await, ["written"]);
