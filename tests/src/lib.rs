@@ -9,8 +9,6 @@ pub mod course;
 pub mod deadline;
 pub mod errand;
 pub mod existing;
-pub mod held;
-pub mod history;
 pub mod journey;
 pub mod lease;
 pub mod looks;

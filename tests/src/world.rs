@@ -10,7 +10,6 @@ use tokio::sync::Mutex;
 
 use crate::commands::{admit, claim, grant};
 use crate::deadline::{DEADLINE, until};
-use crate::history::{History, fill};
 use crate::lease::{Lease, connect, lease};
 use crate::mutated::Mutated;
 use crate::proxy::{Cut, Harm, Moment, Proxy};
@@ -67,13 +66,6 @@ impl World {
         )
         .await;
         self
-    }
-
-    /// The partition `default` with a history.
-    pub async fn with_history(history: History) -> Self {
-        let world = Self::empty().await;
-        fill(&mut world.session().await, history).await;
-        world
     }
 
     /// A target with so many seats; `None`: not counted.

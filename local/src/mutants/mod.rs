@@ -43,15 +43,15 @@ pub async fn run(wanted: &[&str]) -> Result<ExitCode> {
         match trial::of(&tests, mutant).await? {
             Verdict::Equivalent(why) => {
                 equivalent += 1;
-                progress::say(&format!("{}: equivalent: {why}", mutant.id));
+                progress::say(format!("{}: equivalent: {why}", mutant.id));
             }
             Verdict::Killed => {
                 killed += 1;
-                progress::say(&format!("{}: killed by {}", mutant.id, mutant.killers.join(" and ")));
+                progress::say(format!("{}: killed by {}", mutant.id, mutant.killers.join(" and ")));
             }
             Verdict::Lives { past } => {
                 survivors += 1;
-                progress::say(&format!("{}: LIVES past {}: {}", mutant.id, past.join(" and "), mutant.what));
+                progress::say(format!("{}: LIVES past {}: {}", mutant.id, past.join(" and "), mutant.what));
             }
         }
     }

@@ -170,7 +170,7 @@ async fn a_limit_of_none_takes_nothing_and_leaves_nothing() {
     let world = World::with_waiting(2).await;
     let before = world.snapshot().await;
     assert_eq!(world.run(&Claim { max_requests: Some(0), ..claim("round-1") }).await, ClaimOutcome::NothingToClaim);
-    assert_eq!(world.run(&LeaseDeliveries { scope: Scope::All, limit: 0, token: LeaseToken::random() }).await, []);
+    assert_eq!(world.run(&LeaseDeliveries { scope: Scope::All, effects: 0, events: 0, token: LeaseToken::random() }).await, []);
     assert_eq!(world.snapshot().await, before);
 }
 

@@ -76,8 +76,9 @@ async fn of_what_a_late_merge_has_read() {
 
 #[tokio::test]
 async fn of_an_effect_that_is_about_to_be_leased() {
-    let leases =
-        |store: Store, _: &OperationId, _| told(store, LeaseDeliveries { scope: Scope::All, limit: 10, token: LeaseToken::random() });
+    let leases = |store: Store, _: &OperationId, _| {
+        told(store, LeaseDeliveries { scope: Scope::All, effects: 10, events: 10, token: LeaseToken::random() })
+    };
     let at = ("lease_deliveries", "deliveries.lock_free_due_rows");
     for by_hand in [
         "UPDATE outbox SET due_at = CURRENT_TIMESTAMP(6) + INTERVAL 1 HOUR",
