@@ -220,7 +220,7 @@ async fn a_slot_keyed_by_its_value_alone_blocks_the_neighbour_and_one_keyed_by_p
     world.sql("INSERT INTO by_partition (p, slot) VALUES ('d', 1)", ()).await;
     // Somebody who looks keeps the server from forgetting the entries that are left below.
     let mut looker = world.session().await;
-    looker.query_drop("SET SESSION transaction_isolation = 'REPEATABLE-READ'").await.expect("a session can be set up");
+    looker.query_drop("SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ").await.expect("a session can be set up");
     looker.query_drop("START TRANSACTION WITH CONSISTENT SNAPSHOT").await.expect("a snapshot can be begun");
     let _: Vec<i64> = looker.query("SELECT id FROM by_value").await.expect("it can look");
     world.sql("UPDATE by_value SET slot = NULL", ()).await;

@@ -11,7 +11,7 @@ use muster_tests::statements;
 use mysql_async::prelude::Queryable;
 
 /// Mutants of SQL that are tried here, each with the first of its killers: one for each kind of guard.
-const TRIED_HERE: [&str; 5] = ["S-claim-row-unclaimed", "S-gate", "S-begin-fail-once", "S-admit-seat-free", "S-deliver-lease"];
+const TRIED_HERE: [&str; 5] = ["S-claim-row-unclaimed", "S-succeed-blocked", "S-begin-fail-once", "S-admit-seat-free", "S-deliver-lease"];
 
 fn change(mutant: &Mutant) -> Option<Change> {
     let Place::Statement(statement) = mutant.place() else { return None };
