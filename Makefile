@@ -8,7 +8,7 @@ export PATH := $(PATH):$(CURDIR)/.muster/venv/bin
 # More words for the test runner: make test ARGS='admission_is_idempotent'
 ARGS ?=
 
-.PHONY: help run demo watch test test-mariadb storm soak mutants check-template sizes clean
+.PHONY: help run demo watch test test-mariadb storm soak mutants forge-clients check-template sizes clean
 .DEFAULT_GOAL := help
 
 help: ## List the targets
@@ -48,6 +48,10 @@ soak: ## Histories against the reference model for SOAK_S seconds (300)
 # Some minutes, most of them for building the copy once; with ARGS='S-claim' only the mutants whose ids begin so.
 mutants: ## Take away each guard of our SQL and Rust, one at a time, and see the tests die that must
 	@$(MUSTER) with-mysql -- $(MUSTER) mutants $(ARGS)
+
+forge-clients: ## Take python-gitlab and glab through a merge request's life on the GitLab stand-in
+	@$(MUSTER) tools clients
+	@.muster/venv/bin/python local/python/forge_clients.py
 
 check-template: ## Check template.yaml offline: cfn-lint, SAM, what SAM makes of it, checkov
 	@$(MUSTER) tools stack lint

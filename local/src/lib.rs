@@ -6,6 +6,7 @@ pub mod cloud;
 pub mod environment;
 pub mod functions;
 pub mod gitlab;
+pub mod glab;
 pub mod interrupt;
 pub mod migrations;
 pub mod mutants;

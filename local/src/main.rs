@@ -2,6 +2,7 @@
 
 mod demo;
 mod partition;
+mod standin_command;
 mod watch;
 mod with_server;
 
@@ -19,9 +20,10 @@ usage: cargo run -q -p local -- COMMAND
   watch                              start everything, with hot reload of the functions
   with-mysql -- PROGRAM ARGUMENTS…   run a program with DATABASE_URL set: the given one, or a fresh MySQL of our own
   with-mariadb -- PROGRAM ARGUMENTS… the same with a MariaDB: the one of MARIADB_URL, or a fresh one
-  tools SET…                         make sure that pinned tools are in .muster/venv: stack, lint, lambda, nextest, deny
+  tools SET…                         make sure that pinned tools are in .muster/venv: stack, lint, lambda, nextest, clients, deny
   mutants [ID…]                      try the mutants of tests/mutants.yaml, or those whose ids begin so, against their killers
-  migrate                            bring the database of DATABASE_URL to the schema of this version";
+  migrate                            bring the database of DATABASE_URL to the schema of this version
+  glab                               fetch GitLab's own command line, print its path";
 
 #[tokio::main]
 async fn main() -> ExitCode {
@@ -49,7 +51,12 @@ async fn run() -> Result<ExitCode> {
         }
         ["mutants", wanted @ ..] => mutants::run(wanted).await,
         ["migrate"] => migrate().await,
-        _ => bail!("unknown command\n{USAGE}"),
+        ["gitlab", options @ ..] => standin_command::run(options).await,
+        ["glab"] => {
+            println!("{}", local::glab::program()?.display());
+            Ok(ExitCode::SUCCESS)
+        }
+        _ => bail!("unknown command\n{USAGE}\n{}", standin_command::USAGE),
     }
 }
 

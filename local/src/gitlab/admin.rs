@@ -3,14 +3,17 @@
 //! | call | body |
 //! |---|---|
 //! | `GET merge_requests` | |
-//! | `POST merge_requests/:iid/{close,reopen,merge,lock,unlock}` | `{"by": user name}`, optional |
+//! | `POST merge_requests/:iid/{close,reopen,merge,lock,unlock,unstick}` | `{"by": user name}`, optional |
+//! | `POST merge_requests/:iid/{retitle,retarget}` | `{"by", "to": title or branch}` |
 //! | `GET`, `PUT pipeline`: what pipelines do from now on | `{"kind": "pass", "fail", "hang", "none", "fail_if_path", "fail_if_content", "after_ms", "substring"}` |
 //! | `POST pipelines`: one of a branch; `PUT pipelines/:id` | `{"branch", "status"}`; `{"status"}` |
 //! | `GET`, `PUT webhook` | `{"url", "secret"}` or `null` |
-//! | `GET deliveries` | |
+//! | `GET deliveries`, `POST deliveries/:n/resend`, counted from 0: the same once more | |
 //! | `POST push`: one commit by a person | `{"branch", "files": {path: text or null}, "message", "by"}` |
 //! | `GET`, `POST`, `DELETE faults` | a `Fault`, such as `{"method": "POST", "path": "/repository/commits", "times": 1, "effect": {"kind": "cut", "after_effect": true}}` |
 //! | `GET`, `PATCH knobs` | some fields of `Knobs`; `project` is replaced field by field |
+//! | `GET`, `PUT chaos` | a `Chaos`: shares and a seed |
+//! | `POST scenario` | a `Scenario`: all of the above at once, and what people do then |
 //! | `GET`, `DELETE calls` | |
 
 use std::{collections::BTreeMap, sync::Arc};
@@ -20,7 +23,6 @@ use axum::{
     body::Bytes,
     extract::{Path, State},
     http::StatusCode,
-    response::{IntoResponse, Response},
     routing::{get, post, put},
 };
 use serde::{Deserialize, de::DeserializeOwned};
@@ -29,7 +31,6 @@ use serde_json::{Value, json};
 use super::{
     app::App,
     errors::{ApiError, ApiResult, created, ok},
-    faults::Fault,
     merge_request::{MergeParams, MrState, Person},
     pipeline::{PipelinePlan, Status},
     repo::NewCommit,
@@ -47,13 +48,12 @@ pub(crate) fn routes() -> Router<Arc<App>> {
         .route("/_standin/pipeline", get(plan).put(set_plan))
         .route("/_standin/webhook", get(webhook).put(set_webhook))
         .route("/_standin/deliveries", get(deliveries))
+        .route("/_standin/deliveries/{number}/resend", post(resend))
         .route("/_standin/push", post(push))
-        .route("/_standin/faults", get(faults).post(add_fault).delete(clear_faults))
-        .route("/_standin/knobs", get(knobs).patch(set_knobs))
-        .route("/_standin/calls", get(calls).delete(clear_calls))
+        .merge(super::admin_settings::routes())
 }
 
-fn parse<T: DeserializeOwned>(body: &[u8]) -> ApiResult<T> {
+pub(crate) fn parse<T: DeserializeOwned>(body: &[u8]) -> ApiResult<T> {
     serde_json::from_slice(body).map_err(|error| ApiError::bad(format!("the body is not what this call takes: {error}")))
 }
 
@@ -68,9 +68,11 @@ async fn merge_requests(State(app): State<Arc<App>>) -> Json<Value> {
 struct Act {
     /// User name of the person who acts.
     by: Option<String>,
+    /// The new title or target branch.
+    to: Option<String>,
 }
 
-/// `POST merge_requests/:iid/{close|reopen|merge|lock|unlock|retitle}` as a person
+/// `POST merge_requests/:iid/{close|reopen|merge|lock|unlock|unstick|retitle|retarget}` as a person
 async fn act(State(app): State<Arc<App>>, Path((iid, verb)): Path<(u64, String)>, body: Bytes) -> ApiResult {
     let act: Act = if body.is_empty() { Act::default() } else { parse(&body)? };
     let by = Person::named(act.by.as_deref().unwrap_or("alice"));
@@ -94,7 +96,15 @@ async fn act(State(app): State<Arc<App>>, Path((iid, verb)): Path<(u64, String)>
                 found.state = to;
             }
         }
-        _ => return Err(ApiError::bad(format!("'{verb}' is not one of close, reopen, merge, lock, unlock"))),
+        "unstick" => app.unstick(iid, &by).await?,
+        "retitle" | "retarget" => {
+            let to = act.to.ok_or_else(|| ApiError::bad(format!("{verb} needs \"to\"")))?;
+            app.edit(iid, verb == "retarget", to, &by)?;
+        }
+        _ => {
+            let verbs = "close, reopen, merge, lock, unlock, unstick, retitle, retarget";
+            return Err(ApiError::bad(format!("'{verb}' is not one of {verbs}")));
+        }
     }
     app.wake.notify_one();
     let world = app.world();
@@ -157,6 +167,14 @@ async fn deliveries(State(app): State<Arc<App>>) -> Json<Value> {
     Json(json!(app.world().deliveries))
 }
 
+/// `POST deliveries/:n/resend`: as GitLab's own button, with the same Idempotency-Key.
+async fn resend(State(app): State<Arc<App>>, Path(number): Path<usize>) -> ApiResult {
+    if !app.resend(number) {
+        return Err(ApiError::not_found(""));
+    }
+    Ok(created(json!({ "resent": number })))
+}
+
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Push {
@@ -212,51 +230,4 @@ impl App {
         self.wake.notify_one();
         Ok(id)
     }
-}
-
-async fn faults(State(app): State<Arc<App>>) -> Json<Value> {
-    Json(json!(app.world().faults))
-}
-
-async fn add_fault(State(app): State<Arc<App>>, body: Bytes) -> ApiResult {
-    let fault: Fault = parse(&body)?;
-    app.world().faults.push(fault.clone());
-    Ok(created(json!(fault)))
-}
-
-async fn clear_faults(State(app): State<Arc<App>>) -> Response {
-    app.world().faults.clear();
-    StatusCode::NO_CONTENT.into_response()
-}
-
-async fn knobs(State(app): State<Arc<App>>) -> Json<Value> {
-    Json(json!(app.world().knobs))
-}
-
-/// `PATCH knobs`: changes the knobs that are given, leaves the others.
-async fn set_knobs(State(app): State<Arc<App>>, body: Bytes) -> ApiResult {
-    let changes: serde_json::Map<String, Value> = parse(&body)?;
-    let mut world = app.world();
-    let mut all = json!(world.knobs);
-    for (name, value) in changes {
-        match (&mut all[&name], value) {
-            (Value::Object(settings), Value::Object(changes)) => settings.extend(changes),
-            (field, value) => *field = value,
-        }
-    }
-    world.knobs = serde_json::from_value(all).map_err(|error| ApiError::bad(format!("no such setting: {error}")))?;
-    app.wake.notify_one();
-    Ok(ok(json!(world.knobs)))
-}
-
-async fn calls(State(app): State<Arc<App>>) -> Json<Value> {
-    let world = app.world();
-    let list: Vec<Value> =
-        world.calls.iter().map(|(method, path, status)| json!({ "method": method, "path": path, "status": status })).collect();
-    Json(json!({ "count": list.len(), "calls": list }))
-}
-
-async fn clear_calls(State(app): State<Arc<App>>) -> Response {
-    app.world().calls.clear();
-    StatusCode::NO_CONTENT.into_response()
 }

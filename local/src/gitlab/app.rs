@@ -27,18 +27,16 @@ pub(crate) struct App {
     pub repo: Repo,
     /// Held while refs are read and moved as one step. Never held while waiting for a caller or a timer.
     pub gate: tokio::sync::Mutex<()>,
-    world: Mutex<World>,
+    pub world: Mutex<World>,
     pub wake: Notify,
     pub outgoing: mpsc::UnboundedSender<Outgoing>,
+    /// For webhooks, and for what people of a scenario do.
+    pub client: reqwest::Client,
     /// `http://127.0.0.1:PORT`
     pub url: String,
 }
 
 impl App {
-    pub fn new(project: Project, token: String, repo: Repo, world: World, url: String, outgoing: mpsc::UnboundedSender<Outgoing>) -> Self {
-        Self { project, token, repo, gate: tokio::sync::Mutex::default(), world: Mutex::new(world), wake: Notify::new(), outgoing, url }
-    }
-
     /// What is remembered. The lock is for a few lines at a time and never held across an await.
     pub fn world(&self) -> MutexGuard<'_, World> {
         self.world.lock().unwrap_or_else(PoisonError::into_inner)

@@ -147,21 +147,18 @@ pub(crate) async fn intercept(
         return next.run(request).await;
     }
     let response = match find_fault(&app, &method, &target) {
-        None => Some(take_effect(next, request).await),
-        Some(FaultEffect::Delay { ms }) => {
-            tokio::time::sleep(Duration::from_millis(ms)).await;
-            Some(take_effect(next, request).await)
-        }
+        None => Some(take_effect(next, request, Duration::ZERO).await),
+        Some(FaultEffect::Delay { ms }) => Some(take_effect(next, request, Duration::from_millis(ms)).await),
         Some(FaultEffect::Cut { after_effect }) => {
             if after_effect {
-                drop(take_effect(next, request).await);
+                drop(take_effect(next, request, Duration::ZERO).await);
             }
             connection.cut();
             None
         }
         Some(FaultEffect::Answer { status, body, content_type, headers, after_effect }) => {
             if after_effect {
-                drop(take_effect(next, request).await);
+                drop(take_effect(next, request, Duration::ZERO).await);
             }
             Some(answer(status, body, &content_type, &headers))
         }
@@ -172,9 +169,15 @@ pub(crate) async fn intercept(
     response.unwrap_or_else(|| StatusCode::INTERNAL_SERVER_ERROR.into_response())
 }
 
-/// Runs the call to its end even if the caller hangs up: GitLab does not stop half-way either.
-async fn take_effect(next: Next, request: Request) -> Response {
-    match tokio::spawn(next.run(request)).await {
+/// Runs the call to its end even if the caller hangs up, maybe long before it begins: GitLab does not stop half-way either.
+async fn take_effect(next: Next, request: Request, delay: Duration) -> Response {
+    let later = async move {
+        if !delay.is_zero() {
+            tokio::time::sleep(delay).await;
+        }
+        next.run(request).await
+    };
+    match tokio::spawn(later).await {
         Ok(response) => response,
         Err(error) => {
             tracing::error!(%error, "a call to the GitLab stand-in did not end");
@@ -200,7 +203,7 @@ fn find_fault(app: &App, method: &str, target: &str) -> Option<FaultEffect> {
         }
     }
     world.faults.retain(|fault| fault.times > 0);
-    found
+    found.or_else(|| world.chaos.call())
 }
 
 fn answer(status: u16, body: String, content_type: &str, headers: &[(String, String)]) -> Response {

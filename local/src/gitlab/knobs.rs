@@ -30,8 +30,35 @@ pub struct Knobs {
     pub webhooks_dropped: u32,
     /// Webhooks that are sent twice (same Idempotency-Key).
     pub webhooks_doubled: u32,
+    /// Webhooks that the next one overtakes.
+    pub webhooks_reordered: u32,
+    /// Webhooks that are sent `webhooks_delay_ms` later.
+    pub webhooks_delayed: u32,
+    pub webhooks_delay_ms: u64,
+    /// Webhooks with another secret than the hook's: of a forger, or from before the secret was changed.
+    pub webhooks_forged: u32,
+    /// Only an executable hook is sent anything.
+    pub webhook_status: HookStatus,
+    /// The hook is disabled for a while after so many failures in a row, as on gitlab.com after 4; 0: never.
+    pub webhook_disabled_after: u32,
+    /// Reads of a merge request that answer states, and a field, of a version that is not written yet.
+    pub unknown_values: u32,
+    /// Reads of a merge request whose `sha` and `diff_refs` are null.
+    pub sha_withheld: u32,
+    /// Time for which lists show a merge request as they first showed it.
+    pub lists_stale_ms: u64,
     /// How the project is set up.
     pub project: Settings,
+}
+
+/// GitLab's `alert_status` of a webhook.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum HookStatus {
+    #[default]
+    Executable,
+    TemporarilyDisabled,
+    Disabled,
 }
 
 impl Default for Knobs {
@@ -48,6 +75,15 @@ impl Default for Knobs {
             closed_yet_merged_after_ms: 0,
             webhooks_dropped: 0,
             webhooks_doubled: 0,
+            webhooks_reordered: 0,
+            webhooks_delayed: 0,
+            webhooks_delay_ms: 0,
+            webhooks_forged: 0,
+            webhook_status: HookStatus::default(),
+            webhook_disabled_after: 0,
+            unknown_values: 0,
+            sha_withheld: 0,
+            lists_stale_ms: 0,
             project: Settings::default(),
         }
     }

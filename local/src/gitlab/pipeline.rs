@@ -21,6 +21,8 @@ pub enum PipelinePlan {
     Hang,
     /// No pipeline ever appears.
     None,
+    /// Appears as skipped.
+    Skip,
     /// Fails where the merge request touches a path with this text in it; passes otherwise.
     FailIfPath {
         substring: String,

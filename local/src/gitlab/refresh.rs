@@ -172,9 +172,10 @@ impl App {
             }
             world.plan.clone()
         };
+        let is_planned_skip = plan == PipelinePlan::Skip;
         let verdict = match plan {
             PipelinePlan::None => return Ok(None),
-            PipelinePlan::Hang => None,
+            PipelinePlan::Hang | PipelinePlan::Skip => None,
             PipelinePlan::Pass { after } => Some((Status::Success, after)),
             PipelinePlan::Fail { after } => Some((Status::Failed, after)),
             PipelinePlan::FailIfPath { substring, after } => Some((
@@ -186,7 +187,7 @@ impl App {
             }
         };
         let message = self.repo.text(&["log", "-1", "--format=%B", &seen.head]).await?.to_lowercase();
-        let skipped = message.contains("[skip ci]") || message.contains("[ci skip]");
+        let skipped = is_planned_skip || message.contains("[skip ci]") || message.contains("[ci skip]");
         let mut world = self.world();
         let id = world.next_pipeline_id();
         let mut pipeline = Pipeline::new(id, RunsOn::MergeRequest(seen.iid), seen.head.clone(), verdict);

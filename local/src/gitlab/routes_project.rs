@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use super::{
     errors::{ApiError, ApiResult, ok},
+    knobs::HookStatus,
     merge_request::Person,
     params::Call,
     views,
@@ -98,7 +99,10 @@ pub(crate) async fn protected_branch(call: Call) -> ApiResult {
 }
 
 fn hook(call: &Call) -> Option<Value> {
-    let hook = call.app.world().webhook.clone()?;
+    let (hook, status) = {
+        let world = call.app.world();
+        (world.webhook.clone()?, world.knobs.webhook_status)
+    };
     Some(json!({
         "id": 1,
         "url": hook.url,
@@ -107,8 +111,8 @@ fn hook(call: &Call) -> Option<Value> {
         "merge_requests_events": true,
         "pipeline_events": true,
         "enable_ssl_verification": true,
-        "alert_status": "executable",
-        "disabled_until": null,
+        "alert_status": status,
+        "disabled_until": if status == HookStatus::TemporarilyDisabled { json!("2099-01-01T00:00:00.000Z") } else { Value::Null },
         "created_at": "2026-01-01T00:00:00.000Z",
     }))
 }

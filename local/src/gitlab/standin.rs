@@ -4,14 +4,14 @@ use std::{
     collections::BTreeMap,
     net::SocketAddr,
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
 use anyhow::{Context, Result, bail};
 use tokio::{
     net::TcpListener,
-    sync::{mpsc, oneshot},
+    sync::{Notify, mpsc, oneshot},
     task::JoinHandle,
 };
 
@@ -24,6 +24,7 @@ use super::{
     pipeline::{PipelinePlan, Status},
     repo::{ENVIRONMENT, FOREIGN, Repo},
     routes, routes_close,
+    scenario::Scenario,
     webhook::{Delivery, Webhook},
     world::{MrView, World},
 };
@@ -70,9 +71,18 @@ impl StandIn {
         let address = listener.local_addr()?;
         let (outgoing, queue) = mpsc::unbounded_channel();
         let project = Project { id: options.project_id, path: options.project, target_branch: options.target_branch };
-        let app = Arc::new(App::new(project, options.token, repo, world, format!("http://{address}"), outgoing));
-        let client = reqwest::Client::builder().no_proxy().build().context("no HTTP client for webhooks")?;
-        let tasks = vec![tokio::spawn(Arc::clone(&app).run_clock()), tokio::spawn(Arc::clone(&app).run_webhooks(client, queue))];
+        let app = Arc::new(App {
+            project,
+            token: options.token,
+            repo,
+            gate: tokio::sync::Mutex::default(),
+            world: Mutex::new(world),
+            wake: Notify::new(),
+            outgoing,
+            client: reqwest::Client::builder().no_proxy().build().context("no HTTP client for webhooks")?,
+            url: format!("http://{address}"),
+        });
+        let tasks = vec![tokio::spawn(Arc::clone(&app).run_clock()), tokio::spawn(Arc::clone(&app).run_webhooks(queue))];
         let (stop, stopped) = oneshot::channel::<()>();
         let service = routes::router(Arc::clone(&app)).into_make_service_with_connect_info::<Connection>();
         let server = axum::serve(CuttableListener(listener), service).with_graceful_shutdown(async move {
@@ -109,6 +119,16 @@ impl StandIn {
     pub fn set_knobs(&self, change: impl FnOnce(&mut Knobs)) {
         change(&mut self.app.world().knobs);
         self.app.wake.notify_one();
+    }
+
+    /// Sets what holds from now on; what people do then happens in the background.
+    ///
+    /// # Errors
+    /// If a knob does not exist, or a share is none.
+    pub fn play(&mut self, scenario: Scenario) -> Result<()> {
+        let people = self.app.set_stage(scenario)?;
+        self.tasks.push(tokio::spawn(Arc::clone(&self.app).play(people, self.app.client.clone())));
+        Ok(())
     }
 
     pub fn inject(&self, fault: Fault) {

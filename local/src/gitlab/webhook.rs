@@ -6,9 +6,18 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio::sync::mpsc;
 
-use super::{app::App, knobs::take, merge_request::Person, payload, pipeline::Status, world::World};
+use super::{
+    app::App,
+    chaos::Fate,
+    knobs::{HookStatus, take},
+    merge_request::Person,
+    payload,
+    pipeline::Status,
+    signing,
+    world::World,
+};
 
-/// Where events go, and the plain secret sent as `X-Gitlab-Token`.
+/// Where events go, and the secret: `whsec_<base64>` signs deliveries, any other is sent as `X-Gitlab-Token`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Webhook {
     pub url: String,
@@ -23,8 +32,11 @@ pub struct Delivery {
     pub action: String,
     pub idempotency_key: String,
     pub status: Option<u16>,
+    #[serde(skip)]
+    sent: Outgoing,
 }
 
+#[derive(Clone, Debug)]
 pub(crate) struct Outgoing {
     hook: Webhook,
     event: &'static str,
@@ -87,65 +99,99 @@ impl App {
     }
 
     fn queue(&self, world: &mut World, event: &'static str, action: &str, body: &Value) {
-        let Some(hook) = world.webhook.clone() else { return };
-        if take(&mut world.knobs.webhooks_dropped) {
+        let Some(mut hook) = world.webhook.clone().filter(|_| world.knobs.webhook_status == HookStatus::Executable) else { return };
+        let fate = world.chaos.webhook();
+        if take(&mut world.knobs.webhooks_dropped) || fate == Fate::Dropped {
             return;
         }
-        let times = if take(&mut world.knobs.webhooks_doubled) { 2 } else { 1 };
+        if take(&mut world.knobs.webhooks_forged) {
+            hook.secret = signing::another(&hook.secret);
+        }
         let idempotency_key = uuid::Uuid::now_v7().to_string();
-        for _copy in 0..times {
-            let outgoing = Outgoing {
-                hook: hook.clone(),
-                event,
-                action: action.to_owned(),
-                idempotency_key: idempotency_key.clone(),
-                body: body.to_string(),
-            };
-            if self.outgoing.send(outgoing).is_err() {
-                tracing::debug!("the stand-in is stopping; an event is not sent");
+        let outgoing = Outgoing { hook, event, action: action.to_owned(), idempotency_key, body: body.to_string() };
+        if take(&mut world.knobs.webhooks_delayed) {
+            let (queue, delay) = (self.outgoing.clone(), Duration::from_millis(world.knobs.webhooks_delay_ms));
+            tokio::spawn(async move {
+                tokio::time::sleep(delay).await;
+                // Nobody takes it where the stand-in has stopped meanwhile.
+                let _ = queue.send(outgoing);
+            });
+            return;
+        }
+        if take(&mut world.knobs.webhooks_reordered) || fate == Fate::Reordered {
+            if let Some(overtaken) = world.held.replace(outgoing) {
+                self.hand_over(overtaken);
             }
+            return;
+        }
+        if take(&mut world.knobs.webhooks_doubled) || fate == Fate::Doubled {
+            self.hand_over(outgoing.clone());
+        }
+        self.hand_over(outgoing);
+        if let Some(overtaken) = world.held.take() {
+            self.hand_over(overtaken);
         }
     }
 
+    fn hand_over(&self, outgoing: Outgoing) {
+        if self.outgoing.send(outgoing).is_err() {
+            tracing::debug!("the stand-in is stopping; an event is not sent");
+        }
+    }
+
+    /// Sends the n-th delivery once more, under its own key. `false`: there is none.
+    pub(crate) fn resend(&self, number: usize) -> bool {
+        let sent = self.world().deliveries.get(number).map(|delivery| delivery.sent.clone());
+        sent.map(|sent| self.hand_over(sent)).is_some()
+    }
+
     /// Sends what is queued; runs until the stand-in stops.
-    pub async fn run_webhooks(self: Arc<Self>, client: reqwest::Client, mut queue: mpsc::UnboundedReceiver<Outgoing>) {
+    pub async fn run_webhooks(self: Arc<Self>, mut queue: mpsc::UnboundedReceiver<Outgoing>) {
         let mut sending = tokio::task::JoinSet::new();
         while let Some(outgoing) = queue.recv().await {
             if sending.len() >= PARALLEL {
                 drop(sending.join_next().await);
             }
             while sending.try_join_next().is_some() {}
-            let (app, client) = (Arc::clone(&self), client.clone());
-            sending.spawn(async move { app.deliver(&client, outgoing).await });
+            let app = Arc::clone(&self);
+            sending.spawn(async move { app.deliver(outgoing).await });
         }
     }
 
-    async fn deliver(&self, client: &reqwest::Client, outgoing: Outgoing) {
+    async fn deliver(&self, outgoing: Outgoing) {
         let unique = || uuid::Uuid::now_v7().to_string();
-        let sent = client
+        let timestamp = time::OffsetDateTime::now_utc().unix_timestamp().to_string();
+        let mut request = self
+            .client
             .post(&outgoing.hook.url)
             .timeout(TIMEOUT)
             .header("content-type", "application/json")
             .header("user-agent", concat!("GitLab/", "19.4.1"))
             .header("x-gitlab-event", outgoing.event)
             .header("x-gitlab-instance", self.url())
-            .header("x-gitlab-token", &outgoing.hook.secret)
             .header("x-gitlab-event-uuid", unique())
             .header("x-gitlab-webhook-uuid", unique())
             .header("idempotency-key", &outgoing.idempotency_key)
             .header("webhook-id", &outgoing.idempotency_key)
-            .header("webhook-timestamp", time::OffsetDateTime::now_utc().unix_timestamp().to_string())
-            .body(outgoing.body)
-            .send()
-            .await;
-        let status = match sent {
+            .header("webhook-timestamp", &timestamp);
+        request = match signing::signature(&outgoing.hook.secret, &outgoing.idempotency_key, &timestamp, &outgoing.body) {
+            Some(signature) => request.header("webhook-signature", signature),
+            None => request.header("x-gitlab-token", &outgoing.hook.secret),
+        };
+        let status = match request.body(outgoing.body.clone()).send().await {
             Ok(answer) => Some(answer.status().as_u16()),
             Err(error) => {
                 tracing::debug!(%error, url = outgoing.hook.url, "a webhook was not delivered and will not be sent again");
                 None
             }
         };
-        let Outgoing { event, action, idempotency_key, .. } = outgoing;
-        self.world().deliveries.push(Delivery { event: event.to_owned(), action, idempotency_key, status });
+        let mut world = self.world();
+        let has_failed = status.is_none_or(|status| !(200..300).contains(&status));
+        world.hook_failures = if has_failed { world.hook_failures + 1 } else { 0 };
+        if world.knobs.webhook_disabled_after > 0 && world.hook_failures >= world.knobs.webhook_disabled_after {
+            world.knobs.webhook_status = HookStatus::TemporarilyDisabled;
+        }
+        let Outgoing { event, action, idempotency_key, .. } = outgoing.clone();
+        world.deliveries.push(Delivery { event: event.to_owned(), action, idempotency_key, status, sent: outgoing });
     }
 }

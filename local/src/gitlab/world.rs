@@ -5,14 +5,17 @@ use std::{
     time::Instant,
 };
 
+use anyhow::Context;
 use serde::Serialize;
+use serde_json::{Map, Value, json};
 
 use super::{
+    chaos::Chaos,
     faults::Fault,
     knobs::Knobs,
     merge_request::{MergeRequest, MrState},
     pipeline::{Pipeline, PipelinePlan},
-    webhook::{Delivery, Webhook},
+    webhook::{Delivery, Outgoing, Webhook},
 };
 
 #[derive(Default)]
@@ -25,6 +28,13 @@ pub(crate) struct World {
     pub deliveries: Vec<Delivery>,
     pub faults: Vec<Fault>,
     pub knobs: Knobs,
+    pub chaos: Chaos,
+    /// A webhook that waits until another has overtaken it.
+    pub held: Option<Outgoing>,
+    /// Failed deliveries in a row.
+    pub hook_failures: u32,
+    /// How lists showed a merge request, and since when.
+    pub listed: HashMap<u64, (Instant, Value)>,
     /// Method, path and status (0: the connection was cut) of each call so far.
     pub calls: Vec<(String, String, u16)>,
     /// When each branch was made, for the lag until it can be seen.
@@ -61,6 +71,19 @@ pub struct PipelineView {
 }
 
 impl World {
+    /// Changes the knobs that are given, leaves the others; `project` field by field.
+    pub fn change_knobs(&mut self, changes: Map<String, Value>) -> anyhow::Result<()> {
+        let mut all = json!(self.knobs);
+        for (name, value) in changes {
+            match (&mut all[&name], value) {
+                (Value::Object(settings), Value::Object(changes)) => settings.extend(changes),
+                (field, value) => *field = value,
+            }
+        }
+        self.knobs = serde_json::from_value(all).context("these are no knobs")?;
+        Ok(())
+    }
+
     /// The newest pipeline of the present head.
     pub fn head_pipeline(&self, merge_request: &MergeRequest) -> Option<&Pipeline> {
         let ours = |pipeline: &&Pipeline| pipeline.is_for(merge_request.iid) && pipeline.sha == merge_request.head;

@@ -11,4 +11,5 @@ mod races;
 mod reads;
 mod refusals;
 mod settings;
+mod trouble;
 mod webhooks;

@@ -96,3 +96,75 @@ async fn a_receiver_that_is_down_stops_nothing() {
     let (iid, sha) = forge.ready("round", "mergeable").await;
     assert_eq!(forge.merge(iid, json!({ "sha": sha })).await.status, 200);
 }
+
+/// A forge with a receiver, and a merge request whose pipeline never comes.
+async fn told(secret: &str) -> (Forge, Received, u64) {
+    let (url, received) = receiver().await;
+    let forge = Forge::passing().await;
+    forge.standin.set_knobs(|knobs| knobs.pipeline_appears_ms = 60_000);
+    forge.commit("round", "a", "a").await;
+    let iid = forge.open("round").await;
+    forge.standin.set_webhook(Some(Webhook { url, secret: secret.to_owned() }));
+    (forge, received, iid)
+}
+
+fn order(received: &[(HeaderMap, Value)]) -> Vec<String> {
+    received.iter().map(|(_, body)| body["object_attributes"]["action"].as_str().unwrap().to_owned()).collect()
+}
+
+#[tokio::test]
+async fn events_overtake_one_another_come_late_and_come_again() {
+    let (forge, received, iid) = told("s").await;
+    let reopen = async || forge.put(&format!("/projects/:id/merge_requests/{iid}"), json!({ "state_event": "reopen" })).await;
+    forge.standin.set_knobs(|knobs| knobs.webhooks_reordered = 1);
+    forge.close(iid).await;
+    assert!(received.lock().unwrap().is_empty(), "it waits to be overtaken");
+    reopen().await;
+    let mut seen = order(&wait_for(&received, 2).await);
+    seen.sort();
+    assert_eq!(seen, ["close", "reopen"]);
+
+    forge.standin.set_knobs(|knobs| (knobs.webhooks_delayed, knobs.webhooks_delay_ms) = (1, 200));
+    forge.close(iid).await;
+    reopen().await;
+    let all = wait_for(&received, 4).await;
+    assert_eq!(order(&all)[2..], ["reopen", "close"]);
+
+    let before = forge.standin.deliveries().len();
+    assert_eq!(forge.post("/_standin/deliveries/0/resend", json!({})).await.status, 201);
+    assert_eq!(forge.post("/_standin/deliveries/99/resend", json!({})).await.status, 404);
+    let all = wait_for(&received, 5).await;
+    let keys: HashSet<&str> = all.iter().map(|(headers, _)| headers["idempotency-key"].to_str().unwrap()).collect();
+    assert_eq!((all.len(), keys.len(), before), (5, 4, 4), "the same event under the same key");
+}
+
+#[tokio::test]
+async fn a_signed_event_carries_no_token_and_a_forged_one_another_secret() {
+    let (forge, received, iid) = told("whsec_MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE=").await;
+    forge.close(iid).await;
+    let all = wait_for(&received, 1).await;
+    let headers = &all[0].0;
+    assert!(headers["webhook-signature"].to_str().unwrap().starts_with("v1,") && !headers.contains_key("x-gitlab-token"));
+
+    let (forge, received, iid) = told("right").await;
+    forge.standin.set_knobs(|knobs| knobs.webhooks_forged = 1);
+    forge.close(iid).await;
+    let all = wait_for(&received, 1).await;
+    assert_ne!(all[0].0["x-gitlab-token"], "right");
+}
+
+#[tokio::test]
+async fn a_hook_that_fails_too_often_is_sent_nothing_more() {
+    let forge = Forge::passing().await;
+    forge.standin.set_webhook(Some(Webhook { url: "http://127.0.0.1:9/hook".to_owned(), secret: "s".to_owned() }));
+    forge.standin.set_knobs(|knobs| knobs.webhook_disabled_after = 2);
+    let status = async || forge.get("/projects/:id/hooks/1").await.body["alert_status"].as_str().unwrap().to_owned();
+    assert_eq!(status().await, "executable");
+    forge.ready("round", "mergeable").await;
+    while status().await != "temporarily_disabled" {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    let sent = forge.standin.deliveries().len();
+    forge.ready("other", "mergeable").await;
+    assert!(forge.standin.deliveries().len() <= sent + 1, "at most the one that was on its way");
+}
