@@ -3,15 +3,19 @@
 //! Only this module and its children know a status code, a field name or an error text of GitLab's.
 //! What a text means is decided where the text is read; a value that this version does not know means wait.
 
+mod address;
 mod branches;
+mod circuit;
 mod client;
 mod commits;
 mod contains;
 mod files;
+mod hooks;
 mod merge;
 mod merge_requests;
 mod pipelines;
 mod preflight;
+mod probe;
 mod rate_limit;
 mod refusal;
 mod reply;
@@ -22,6 +26,7 @@ mod withdraw;
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::OnceCell;
@@ -30,8 +35,9 @@ use super::{
     ArmAnswer, Carried, CommitAnswer, CommitPlan, Containment, ExistingFile, Forge, ForgeError, MergeRequestPlan, MergeRequestRef, MrFacts,
     OpenMergeRequest, PathQuery, Preflight, ProjectRef,
 };
-pub use client::BadGitLabOptions;
+pub use address::BadGitLabOptions;
 use client::Client;
+pub use probe::{CallProbe, Moment};
 
 /// Where GitLab is and how long we wait for it.
 pub struct GitLabOptions {
@@ -58,6 +64,13 @@ impl GitLab {
     /// The base URL is not an `http` or `https` URL, or the token cannot stand in a header.
     pub fn new(options: GitLabOptions) -> Result<Self, BadGitLabOptions> {
         Ok(Self { client: Client::new(options)?, our_user: OnceCell::new() })
+    }
+
+    /// The same, watched call by call.
+    #[must_use]
+    pub fn probed(mut self, probe: Arc<dyn CallProbe>) -> Self {
+        self.client.probe = Some(probe);
+        self
     }
 
     /// How many calls were sent to GitLab so far, lost ones included.

@@ -206,7 +206,9 @@ pub struct OpenMergeRequest {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Preflight {
     pub project_id: u64,
-    /// What would never merge or is dangerous, in full sentences; empty when all is well.
+    /// With these nothing would ever merge, or not as it was rendered: no partition is set up. In full sentences.
+    pub refusals: Vec<String>,
+    /// What hinders or endangers it, in full sentences; empty when all is well.
     pub problems: Vec<String>,
 }
 

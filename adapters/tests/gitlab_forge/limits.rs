@@ -15,10 +15,16 @@ async fn answer_to(world: &World, fault: Fault) -> ForgeError {
 
 #[tokio::test]
 async fn a_rate_limit_says_how_long_with_and_without_headers() {
-    let world = World::new().await;
     let limited = |seconds| Fault::rate_limited("GET", BRANCHES, seconds);
-    assert_eq!(answer_to(&world, limited(Some(17))).await, ForgeError::RateLimited { retry_after_s: 17 });
-    assert_eq!(answer_to(&world, limited(None)).await, ForgeError::RateLimited { retry_after_s: 30 });
+    for (seconds, wait) in [(Some(17), 17), (None, 30)] {
+        let world = World::new().await;
+        assert_eq!(answer_to(&world, limited(seconds)).await, ForgeError::RateLimited { retry_after_s: wait });
+        // The others share the budget: none of them is sent.
+        world.standin.clear_calls();
+        let other = world.gitlab.open_with_prefix(&world.project, "muster/").await.unwrap_err();
+        assert!(matches!(other, ForgeError::RateLimited { retry_after_s } if retry_after_s <= wait), "{other}");
+        assert_eq!(world.standin.calls(), []);
+    }
     let error = ForgeError::RateLimited { retry_after_s: 1 };
     assert!(error.is_transient());
 }
@@ -39,6 +45,17 @@ async fn whatever_leaves_the_effect_unknown_is_unreachable() {
         assert!(matches!(error, ForgeError::Unreachable { .. }), "{described}: {error}");
     }
     assert!(world.gitlab.target_head(&world.project).await.is_ok());
+}
+
+#[tokio::test]
+async fn a_forge_that_is_down_is_not_asked_again_and_again() {
+    let world = World::new().await;
+    world.standin.inject(Fault::bad_gateway("GET", BRANCHES).times(100));
+    for _ in 0..20 {
+        let error = world.gitlab.target_head(&world.project).await.unwrap_err();
+        assert!(matches!(error, ForgeError::Unreachable { .. }), "{error}");
+    }
+    assert_eq!(world.standin.calls().len(), 8);
 }
 
 #[tokio::test]

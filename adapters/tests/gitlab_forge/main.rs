@@ -10,5 +10,6 @@ mod merge_requests;
 mod merging;
 mod pipelines;
 mod preflight;
+mod tomorrow;
 mod withdraw;
 mod world;

@@ -1,17 +1,22 @@
 use adapters::forge::{Forge, ForgeError, Preflight};
-use local::gitlab::{Fault, FaultEffect, SquashOption};
+use local::gitlab::{Fault, FaultEffect, HookStatus, MergeMethod, SquashOption, Webhook};
 
 use crate::world::World;
 
 async fn problems(world: &World) -> Vec<String> {
-    world.gitlab.preflight(&world.project).await.unwrap().problems
+    let found = world.gitlab.preflight(&world.project).await.unwrap();
+    [found.refusals, found.problems].concat()
+}
+
+async fn refusals(world: &World) -> Vec<String> {
+    world.gitlab.preflight(&world.project).await.unwrap().refusals
 }
 
 #[tokio::test]
 async fn a_project_in_order_has_a_number_and_no_problems() {
     let world = World::new().await;
     let found = world.gitlab.preflight(&world.project).await.unwrap();
-    assert_eq!(found, Preflight { project_id: 42, problems: Vec::new() });
+    assert_eq!(found, Preflight { project_id: 42, refusals: Vec::new(), problems: Vec::new() });
 }
 
 #[tokio::test]
@@ -33,6 +38,7 @@ async fn settings_that_would_never_merge_are_told_one_by_one() {
         "permissions":{"project_access":{"access_level":20},"group_access":null}}"#;
     world.standin.inject(Fault::new("GET", "/projects/", FaultEffect::json(200, body)));
     let found = problems(&world).await;
+    assert_eq!(refusals(&world).await, Vec::<String>::new(), "the answer was injected once");
     for (number, word) in ["archived", "squash", "Merge requests", "CI/CD", "Developer"].into_iter().enumerate() {
         assert!(found[number].contains(word), "{found:?}");
     }
@@ -81,4 +87,35 @@ async fn an_unknown_project_is_an_error() {
     let mut world = World::new().await;
     world.project.path = "acme/nothing".to_owned();
     assert!(matches!(world.gitlab.preflight(&world.project).await, Err(ForgeError::NotFound { .. })));
+}
+
+#[tokio::test]
+async fn what_could_never_merge_is_refused_and_what_only_hinders_is_told() {
+    let world = World::new().await;
+    world.standin.set_knobs(|knobs| {
+        knobs.project.squash_option = SquashOption::Always;
+        knobs.project.merge_method = MergeMethod::Ff;
+    });
+    let found = world.gitlab.preflight(&world.project).await.unwrap();
+    assert!(found.refusals.len() == 1 && found.refusals[0].contains("squash"), "{found:?}");
+    assert!(found.problems.len() == 1 && found.problems[0].contains("merge method is ff"), "{found:?}");
+}
+
+#[tokio::test]
+async fn a_webhook_that_gitlab_has_disabled_is_told_and_a_strangers_is_not() {
+    let world = World::new().await;
+    let hook = |url: &str| world.standin.set_webhook(Some(Webhook { url: url.to_owned(), secret: "s".to_owned() }));
+    hook("http://127.0.0.1:9/webhooks/gitlab?key=hidden");
+    assert_eq!(problems(&world).await, Vec::<String>::new());
+    world.standin.set_knobs(|knobs| knobs.webhook_status = HookStatus::TemporarilyDisabled);
+    let found = problems(&world).await;
+    assert!(found.len() == 1 && found[0].contains("temporarily_disabled until 2099") && !found[0].contains("hidden"), "{found:?}");
+    hook("http://127.0.0.1:9/somebody/else");
+    assert_eq!(problems(&world).await, Vec::<String>::new());
+    let hooks = r#"[{"url":"https://x.example/webhooks/gitlab","merge_requests_events":true,"pipeline_events":false}]"#;
+    world.standin.inject(Fault::new("GET", "/hooks", FaultEffect::json(200, hooks)));
+    let found = problems(&world).await;
+    assert!(found.len() == 1 && found[0].contains("pipeline events"), "{found:?}");
+    world.standin.inject(Fault::new("GET", "/hooks", FaultEffect::json(403, r#"{"message":"403 Forbidden"}"#)));
+    assert_eq!(problems(&world).await, Vec::<String>::new(), "who may not see them is told nothing");
 }

@@ -72,7 +72,7 @@ async fn preflight<F: Forge>(forge: &F, partition: &Partition) -> Vec<Check> {
         )],
         Ok(Err(error)) => vec![Check::failed(name, error.to_string(), todo)],
         Ok(Ok(found)) => {
-            let mut problems = found.problems;
+            let mut problems = [found.refusals, found.problems].concat();
             if let Some(id) = settings.project_id.filter(|id| *id != found.project_id) {
                 problems.push(format!(
                     "the project {} is number {} on the forge, and the partition was set up for number {id}",

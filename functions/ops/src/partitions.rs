@@ -97,6 +97,7 @@ async fn preflight<F: Forge>(forge: &F, settings: &Settings) -> Preflighted {
         return Preflighted::unchecked(&format!("the forge did not answer within {} s", PREFLIGHT_LIMIT.as_secs()));
     };
     match answer {
+        Ok(found) if !found.refusals.is_empty() => Preflighted::Refused { reason: found.refusals.join(" ") },
         Ok(found) => Preflighted::Known { project_id: found.project_id, problems: found.problems },
         Err(error @ ForgeError::NotFound { .. }) => {
             Preflighted::Refused { reason: format!("{error}, and that our token's user is a member of the project") }

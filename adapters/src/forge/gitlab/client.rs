@@ -1,7 +1,8 @@
 //! One HTTP call to GitLab: its limits, its secret, and the answers that mean the same for every verb.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderValue, LINK, LOCATION};
 use reqwest::{Method, Response, Url};
@@ -10,6 +11,9 @@ use sha2::{Digest, Sha256};
 use tokio::sync::OnceCell;
 
 use super::GitLabOptions;
+use super::address::{BadGitLabOptions, base_url};
+use super::circuit::Circuit;
+use super::probe::{CallProbe, Moment};
 use super::rate_limit::retry_after_s;
 use super::reply::{Reply, is_html, words};
 use crate::forge::ForgeError;
@@ -18,17 +22,6 @@ use crate::forge::ForgeError;
 pub(super) const BODY_LIMIT: usize = 8 * 1024 * 1024;
 
 const USER_AGENT: &str = concat!("muster/", env!("CARGO_PKG_VERSION"));
-
-/// GitLab cannot be called with these options; nothing was sent.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum BadGitLabOptions {
-    #[error(
-        "GITLAB_URL is {given:?}, which is not an http or https URL; give the address of your GitLab, such as https://gitlab.example.com"
-    )]
-    BaseUrl { given: String },
-    #[error("GITLAB_TOKEN is empty or has characters that cannot stand in a header; give a token with scope `api`")]
-    Token,
-}
 
 /// What a call left us with where the answer was too large to take in.
 pub(super) enum Taken {
@@ -46,6 +39,8 @@ pub(super) struct Client {
     connect_timeout: Duration,
     call_timeout: Duration,
     calls: AtomicU64,
+    circuit: Circuit,
+    pub probe: Option<Arc<dyn CallProbe>>,
 }
 
 impl Client {
@@ -58,7 +53,16 @@ impl Client {
         // Keeps it out of every debug text.
         token.set_sensitive(true);
         let GitLabOptions { connect_timeout, call_timeout, .. } = options;
-        Ok(Self { http: OnceCell::new(), base, token, connect_timeout, call_timeout, calls: AtomicU64::new(0) })
+        Ok(Self {
+            http: OnceCell::new(),
+            base,
+            token,
+            connect_timeout,
+            call_timeout,
+            calls: AtomicU64::new(0),
+            circuit: Circuit::default(),
+            probe: None,
+        })
     }
 
     pub fn base(&self) -> &str {
@@ -109,6 +113,11 @@ impl Client {
 
     /// Lower-case hex SHA-256 of a body of any length, which never is in memory whole.
     pub async fn sha256_of(&self, call: &'static str, route: &str) -> Result<String, ForgeError> {
+        self.circuit.admit(Instant::now())?;
+        self.noted(self.hashed(call, route).await)
+    }
+
+    async fn hashed(&self, call: &'static str, route: &str) -> Result<String, ForgeError> {
         let mut response = self.send(call, Method::GET, route, None).await?;
         if !response.status().is_success() {
             return match take_body(call, self.call_timeout, response).await? {
@@ -131,8 +140,17 @@ impl Client {
     }
 
     async fn take(&self, call: &'static str, method: Method, route: &str, body: Option<Vec<u8>>) -> Result<Taken, ForgeError> {
-        let response = self.send(call, method, route, body).await?;
-        take_body(call, self.call_timeout, response).await
+        self.circuit.admit(Instant::now())?;
+        let asking = async {
+            let response = self.send(call, method, route, body).await?;
+            take_body(call, self.call_timeout, response).await
+        };
+        self.noted(asking.await)
+    }
+
+    fn noted<T>(&self, result: Result<T, ForgeError>) -> Result<T, ForgeError> {
+        self.circuit.note(Instant::now(), result.as_ref().err());
+        result
     }
 
     /// `route` is relative to `/api/v4/`, but for `graphql`, which has no version.
@@ -148,7 +166,16 @@ impl Client {
             request = request.header(CONTENT_TYPE, "application/json").body(body);
         }
         self.calls.fetch_add(1, Ordering::Relaxed);
-        request.send().await.map_err(|error| lost(self.call_timeout, error))
+        self.pass(call, Moment::Before);
+        let answer = request.send().await;
+        self.pass(call, Moment::After);
+        answer.map_err(|error| lost(self.call_timeout, error))
+    }
+
+    fn pass(&self, call: &'static str, moment: Moment) {
+        if let Some(probe) = &self.probe {
+            probe.reached(call, moment);
+        }
     }
 }
 
@@ -224,14 +251,6 @@ fn json(call: &'static str, body: &impl Serialize) -> Result<Vec<u8>, ForgeError
     })
 }
 
-fn base_url(given: &str) -> Result<Url, BadGitLabOptions> {
-    let bad = || BadGitLabOptions::BaseUrl { given: given.to_owned() };
-    let trimmed = given.trim().trim_end_matches('/').trim_end_matches("/api/v4");
-    let url = Url::parse(&format!("{trimmed}/")).map_err(|_| bad())?;
-    let usable = matches!(url.scheme(), "http" | "https") && url.has_host() && url.query().is_none() && url.fragment().is_none();
-    if usable { Ok(url) } else { Err(bad()) }
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
@@ -274,16 +293,5 @@ mod tests {
         let headers = HeaderMap::from_iter([(LINK, HeaderValue::from_static(link))]);
         assert_eq!(next_page(&headers).as_deref(), Some("page=3&per_page=2"));
         assert_eq!(next_page(&HeaderMap::new()), None);
-    }
-
-    #[test]
-    fn a_base_url_is_taken_in_each_form_people_write() {
-        for given in ["https://h.example", "https://h.example/", " https://h.example/api/v4/ "] {
-            assert_eq!(base_url(given).unwrap().as_str(), "https://h.example/");
-        }
-        assert_eq!(base_url("http://127.0.0.1:80/git").unwrap().as_str(), "http://127.0.0.1/git/");
-        for given in ["", "h.example", "ftp://h.example", "https://h.example/?x=1"] {
-            assert!(base_url(given).is_err(), "{given}");
-        }
     }
 }

@@ -4,6 +4,7 @@ use serde::Deserialize;
 
 use super::branches;
 use super::client::Client;
+use super::hooks;
 use super::route::of_project;
 use super::wire::Branch;
 use crate::forge::{ForgeError, Preflight, ProjectRef};
@@ -22,6 +23,8 @@ struct Project {
     archived: bool,
     #[serde(default)]
     squash_option: Option<String>,
+    #[serde(default)]
+    merge_method: Option<String>,
     #[serde(default)]
     only_allow_merge_if_pipeline_succeeds: Option<bool>,
     #[serde(default)]
@@ -67,21 +70,24 @@ pub(super) async fn preflight(client: &Client, project: &ProjectRef) -> Result<P
         404 => return Err(branches::unknown_project(project)),
         _ => return Err(reply.unexpected()),
     };
-    let mut problems = of_project_settings(&found);
+    let mut refusals = hopeless_settings(&found);
+    let mut problems: Vec<String> = too_low_a_role(&found).into_iter().chain(slow_merges(&found)).collect();
     match branches::read(client, project, &project.target_branch).await? {
         Some(branch) => problems.extend(of_branch(&branch, &found, project)),
-        None => problems.push(format!("The project has no branch {}; create it or name another target branch.", project.target_branch)),
+        None => refusals.push(format!("The project has no branch {}; create it or name another target branch.", project.target_branch)),
     }
     problems.extend(of_token(client).await?);
     problems.extend(of_version(client).await?);
-    Ok(Preflight { project_id: found.id, problems })
+    problems.extend(hooks::problems(client, project).await?);
+    Ok(Preflight { project_id: found.id, refusals, problems })
 }
 
-fn of_project_settings(found: &Project) -> Vec<String> {
-    let mut problems = Vec::new();
+/// Settings with which nothing would ever merge, or not as we rendered it.
+fn hopeless_settings(found: &Project) -> Vec<String> {
+    let mut refusals = Vec::new();
     let mut check = |wrong: bool, sentence: &str| {
         if wrong {
-            problems.push(sentence.to_owned());
+            refusals.push(sentence.to_owned());
         }
     };
     check(found.archived, "The project is archived and takes no commits; unarchive it.");
@@ -94,10 +100,21 @@ fn of_project_settings(found: &Project) -> Vec<String> {
         found.only_allow_merge_if_pipeline_succeeds == Some(true) && found.builds_access_level.as_deref() == Some("disabled"),
         "The project requires a successful pipeline and has CI/CD disabled, so nothing would ever merge; change one of the two.",
     );
-    if let Some(level) = level_of(found) {
-        check(level < DEVELOPER, "Our token's user may not push branches to the project; give it at least the role Developer.");
-    }
-    problems
+    refusals
+}
+
+fn too_low_a_role(found: &Project) -> Option<String> {
+    let sentence = "Our token's user may not push branches to the project; give it at least the role Developer.";
+    level_of(found).is_some_and(|level| level < DEVELOPER).then(|| sentence.to_owned())
+}
+
+/// Without merge commits, whatever lands on the branch while a batch is open sends that batch back.
+fn slow_merges(found: &Project) -> Option<String> {
+    let method = found.merge_method.as_deref().filter(|method| ["ff", "rebase_merge"].contains(method))?;
+    Some(format!(
+        "The project's merge method is {method}, which merges nothing that is behind its branch: a batch waits in vain whenever somebody else's \
+         change lands before it, and its requests wait for another round; set it to \"Merge commit\", or let only Muster merge into the branch."
+    ))
 }
 
 /// Highest role our user has in the project; `None` where GitLab does not say.

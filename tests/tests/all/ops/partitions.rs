@@ -85,6 +85,17 @@ async fn all_that_is_wrong_with_a_partition_is_told_at_once() {
 }
 
 #[tokio::test]
+async fn a_project_that_would_merge_something_else_than_we_rendered_is_refused() {
+    let journey = Journey::with_world(World::empty().await).await;
+    journey.forge.set_knobs(|knobs| knobs.project.squash_option = local::gitlab::SquashOption::Always);
+    refused(&journey, "set_partition", access(), "forces squashing").await;
+    journey.forge.set_knobs(|knobs| knobs.project.squash_option = local::gitlab::SquashOption::Never);
+    let done = order(&journey, "set_partition", access()).await;
+    assert_eq!((&done["outcome"], &done["warnings"]), (&json!("done"), &json!([])), "{done}");
+    assert_eq!(journey.world.count("merge_partition").await, 1);
+}
+
+#[tokio::test]
 async fn a_project_that_the_forge_does_not_know_is_refused_and_a_silent_forge_is_no_obstacle() {
     let journey = Journey::with_world(World::empty().await).await;
     refused(&journey, "set_partition", with(access(), json!({ "project": "acme/other" })), "does not know").await;
