@@ -8,7 +8,7 @@ export PATH := $(PATH):$(CURDIR)/.muster/venv/bin
 # More words for the test runner: make test ARGS='admission_is_idempotent'
 ARGS ?=
 
-.PHONY: help run demo watch test test-mariadb storm soak mutants forge-clients check-template sizes clean
+.PHONY: help run demo watch test test-mariadb storm soak mutants forge-clients crash-matrix close-races check-template sizes clean
 .DEFAULT_GOAL := help
 
 help: ## List the targets
@@ -48,6 +48,14 @@ soak: ## Histories against the reference model for SOAK_S seconds (300)
 # Some minutes, most of them for building the copy once; with ARGS='S-claim' only the mutants whose ids begin so.
 mutants: ## Take away each guard of our SQL and Rust, one at a time, and see the tests die that must
 	@$(MUSTER) with-mysql -- $(MUSTER) mutants $(ARGS)
+
+# `cargo test`, not nextest: the summary is the last line. CRASH_PARALLEL cells run at once, 8 unless it is set;
+# CRASH_EVERY=10 runs one of ten.
+crash-matrix: ## Kill every function at every boundary, after every answer of the forge; writes docs/CRASH_MATRIX.md (long)
+	@$(MUSTER) with-mysql -- cargo test --quiet --workspace --test crashes -- --ignored --exact --nocapture killed::the_whole_crash_matrix
+
+close-races: ## Let our close race the forge's merge 500 times, in every order
+	@RACES=$${RACES:-500} $(MUSTER) with-mysql -- cargo test --quiet --workspace --test crashes -- --exact --nocapture close_races::no_merge_is_lost_in_any_order_of_close_and_merge
 
 forge-clients: ## Take python-gitlab and glab through a merge request's life on the GitLab stand-in
 	@$(MUSTER) tools clients

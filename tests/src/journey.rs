@@ -16,7 +16,8 @@ use shared::{Store, StoreOptions};
 use crate::World;
 use crate::deadline::until;
 
-const TOKEN: &str = "journey-token";
+/// What the stand-in takes for a token.
+pub const TOKEN: &str = "journey-token";
 const PROJECT_ID: u64 = 7;
 /// A journey's single step ends well within this, however loaded the machine is.
 const STEP_LIMIT: Duration = Duration::from_secs(60);

@@ -6,6 +6,7 @@
 pub mod codes;
 pub mod commands;
 pub mod course;
+pub mod crash;
 pub mod deadline;
 pub mod errand;
 pub mod existing;

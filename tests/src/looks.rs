@@ -53,20 +53,24 @@ impl World {
     /// # Panics
     /// Naming each invariant that is broken, and by which rows.
     pub async fn assert_invariants(&self) {
+        let broken = self.breaches().await;
+        assert!(broken.is_empty(), "invariants are broken:\n{}\n{}", broken.join("\n"), self.snapshot().await);
+    }
+
+    /// Each invariant that is broken, and by which rows.
+    pub async fn breaches(&self) -> Vec<String> {
         // One round trip: tests look after every step.
         let all: Vec<&str> = INVARIANTS.iter().map(|one| one.sql).collect();
-        let mut broken = String::new();
-        {
-            let mut conn = self.sql.lock().await;
-            let mut results = conn.query_iter(all.join(";")).await.expect("the invariants are right SQL");
-            for invariant in INVARIANTS {
-                let rows: Vec<String> = results.collect().await.unwrap_or_else(|why| panic!("{}: {why}", invariant.sql));
-                if !rows.is_empty() {
-                    let _ = write!(broken, "\n{}: {}: {rows:?}", invariant.id, invariant.sentence);
-                }
+        let mut broken = Vec::new();
+        let mut conn = self.sql.lock().await;
+        let mut results = conn.query_iter(all.join(";")).await.expect("the invariants are right SQL");
+        for invariant in INVARIANTS {
+            let rows: Vec<String> = results.collect().await.unwrap_or_else(|why| panic!("{}: {why}", invariant.sql));
+            if !rows.is_empty() {
+                broken.push(format!("{}: {}: {rows:?}", invariant.id, invariant.sentence));
             }
         }
-        assert!(broken.is_empty(), "invariants are broken:{broken}\n{}", self.snapshot().await);
+        broken
     }
 
     /// Keeps every row as it is now, for [`Self::restore`].

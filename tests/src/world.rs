@@ -136,8 +136,14 @@ impl World {
 
     /// A store whose clock stands so many seconds from now: the future if positive.
     pub async fn store_in(&self, seconds: i64) -> Store {
+        let clock = self.clock_in(seconds).await;
+        self.store_with(|options| options.session = vec![clock])
+    }
+
+    /// The assignment that takes a session's clock there.
+    pub async fn clock_in(&self, seconds: i64) -> String {
         let now: f64 = self.scalar("SELECT CAST(UNIX_TIMESTAMP(CURRENT_TIMESTAMP(6)) AS DOUBLE)", ()).await;
-        self.store_with(|options| options.session = vec![format!("timestamp = {:.6}", now + seconds as f64)])
+        format!("timestamp = {:.6}", now + seconds as f64)
     }
 
     /// A store behind a network that loses the next `times` COMMITs.
