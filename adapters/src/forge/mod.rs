@@ -114,7 +114,9 @@ pub enum PipelineState {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Mergeability {
-    /// Still being worked out, or a value this version does not know.
+    /// Not looked at yet: the forge says no to whatever is asked before it has. Reading makes it look.
+    Unchecked,
+    /// Waits for a pipeline, or says what this version does not know.
     Waiting,
     Ready,
     /// Conflicts with the target branch.

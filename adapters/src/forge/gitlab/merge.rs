@@ -44,6 +44,8 @@ pub(super) async fn arm_or_merge(
     }
 }
 
+const UNCHECKED: &str = "the forge has not looked yet whether it can be merged";
+
 /// The answer's own body, where it says more than that the call was accepted.
 fn told_by(reply: &Reply) -> Option<ArmAnswer> {
     let found: MergeRequest = reply.parse().ok()?;
@@ -96,8 +98,8 @@ fn refused(facts: &MrFacts, reply: &Reply) -> ArmAnswer {
 fn not_yet(facts: &MrFacts, reply: &Reply) -> String {
     let status = match &facts.mergeability {
         Mergeability::Held(word) => format!("held by the forge: {word}"),
-        Mergeability::Waiting => "its mergeability is still being worked out".to_owned(),
-        Mergeability::Ready | Mergeability::Conflict | Mergeability::NeedsRebase => {
+        Mergeability::Unchecked => UNCHECKED.to_owned(),
+        Mergeability::Waiting | Mergeability::Ready | Mergeability::Conflict | Mergeability::NeedsRebase => {
             format!("the forge answered {} {}", reply.status, reply.text())
         }
     };
@@ -131,6 +133,8 @@ fn settled(facts: &MrFacts, project: &ProjectRef, head_sha: &str) -> Option<ArmA
         Mergeability::NeedsRebase => never(format!("{} has moved and the project merges by fast-forward", facts.target_branch)),
         Mergeability::Held(word) if word == "commits_status" => never("its source branch is gone or has no commits".to_owned()),
         _ if facts.armed => Some(ArmAnswer::Armed),
+        // Asked now it would say no, at the price of two calls.
+        Mergeability::Unchecked => not_yet(UNCHECKED),
         // Auto-merge can be set over what people still have to do; whether it can, GitLab says.
         Mergeability::Ready | Mergeability::Waiting | Mergeability::Held(_) => None,
     }
@@ -195,6 +199,7 @@ mod tests {
             assert!(matches!(decided(MrFacts { state, ..opened() }), Some(ArmAnswer::NotYet { .. })));
         }
         assert!(matches!(decided(MrFacts { head_sha: None, ..opened() }), Some(ArmAnswer::NotYet { .. })));
+        assert!(matches!(decided(MrFacts { mergeability: Mergeability::Unchecked, ..opened() }), Some(ArmAnswer::NotYet { .. })));
         for mergeability in [Mergeability::Conflict, Mergeability::NeedsRebase, Mergeability::Held("commits_status".into())] {
             assert!(matches!(decided(MrFacts { mergeability, ..opened() }), Some(ArmAnswer::Never { .. })));
         }

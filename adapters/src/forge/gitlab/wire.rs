@@ -112,6 +112,7 @@ impl MergeRequest {
             (Some("conflict"), _) if known => Mergeability::Conflict,
             (Some("need_rebase"), _) => Mergeability::NeedsRebase,
             (Some(word), _) if NEEDS_A_PERSON.contains(&word) => Mergeability::Held(word.to_owned()),
+            (Some("preparing" | "unchecked" | "checking"), _) => Mergeability::Unchecked,
             (Some(_), _) => Mergeability::Waiting,
             // Servers before 15.6 have only the old field.
             (None, Some("can_be_merged")) => Mergeability::Ready,
@@ -205,7 +206,7 @@ mod tests {
         assert_eq!(with(json!({"merge_status": "cannot_be_merged"})).mergeability(), Mergeability::Conflict);
         assert_eq!(with(json!({"merge_status": "cannot_be_merged_recheck"})).mergeability(), Mergeability::Waiting);
         let both = with(json!({"merge_status": "can_be_merged", "detailed_merge_status": "checking"}));
-        assert_eq!(both.mergeability(), Mergeability::Waiting);
+        assert_eq!(both.mergeability(), Mergeability::Unchecked);
     }
 
     #[test]
