@@ -42,6 +42,12 @@ pub async fn start_together(store: &Store, triggers: usize, round: usize, tally:
         );
         assert!(waited > 0 || members == 0, "round {round}: nothing waited in {partition}, and {members} were claimed");
     }
+    // Those that started together may all have met the gate; who comes later meets the slot.
+    let late = claimed.keys().map(|partition| Claim { token: ClaimToken::random(), ..claim_of(partition, "") });
+    for (unit, outcome) in all_at_once(store, late.collect(), tally).await {
+        let (batch, _) = claimed[unit.partition.as_str()];
+        assert_eq!(outcome, ClaimOutcome::SlotOccupied { batch }, "round {round}: a late trigger in {}", unit.partition);
+    }
     claimed.into_values().map(|(batch, _)| batch).collect()
 }
 
